@@ -1,0 +1,101 @@
+"""Names that cross a border between two parts of the project.
+
+Everything here is a promise: a running pod of an older version reads the same names. Add, never
+rename; raise CONTRACT_VERSION when the meaning of a message changes. Must never import anything
+but the standard library.
+"""
+
+from __future__ import annotations
+
+CONTRACT_VERSION = 1
+
+# --- the API -------------------------------------------------------------------------------
+GROUP = "resumable-training.dev"
+VERSION = "v1alpha1"
+KIND = "ResumableTrainingJob"
+PLURAL = "resumabletrainingjobs"
+SINGULAR = "resumabletrainingjob"
+SHORT_NAME = "rtj"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+# --- labels and annotations on pods --------------------------------------------------------
+LABEL_JOB = f"{GROUP}/job"
+LABEL_RANK = f"{GROUP}/rank"
+LABEL_ROLE = f"{GROUP}/role"
+ROLE_RANK = "rank"
+ANNOTATION_DIRECTIVE = f"{GROUP}/directive"
+ANNOTATION_MADE_IN = f"{GROUP}/made-in-attempt"
+ANNOTATION_TEMPLATE_HASH = f"{GROUP}/template-hash"
+# --- on the job: one-shot wishes, JSON {"id": ..., "action": ...}, see wire.Request ----------
+ANNOTATION_REQUEST = f"{GROUP}/request"
+
+# --- containers, volumes, ports --------------------------------------------------------------
+CONTAINER_TRAINER = "trainer"
+CONTAINER_SIDECAR = "rtj-sidecar"
+VOLUME_RUN = "rtj-run"
+VOLUME_PODINFO = "rtj-podinfo"
+VOLUME_CHECKPOINTS = "rtj-checkpoints"
+MOUNT_RUN = "/rtj"
+MOUNT_PODINFO = "/rtj-podinfo"
+PODINFO_DIRECTIVE = f"{MOUNT_PODINFO}/directive"
+SUPERVISE = f"{MOUNT_RUN}/bin/supervise"
+PORT_STATUS = 9871
+PORT_STATUS_NAME = "rtj-metrics"
+# The trainer's rendezvous port moves with the attempt, so that a dying older attempt never
+# holds the one a newer attempt wants: base + attempt % span.
+PORT_RENDEZVOUS_BASE = 29400
+PORT_RENDEZVOUS_SPAN = 500
+
+# --- files between sidecar and supervisor, all below MOUNT_RUN/run, written whole and renamed --
+RUN_DIR = f"{MOUNT_RUN}/run"
+FILE_GO = "go.json"  # sidecar -> supervisor: wire.Go
+FILE_STOP = "stop.json"  # sidecar -> supervisor: wire.Stop
+FILE_RELEASE = "release.json"  # sidecar -> supervisor: wire.Release
+FILE_BEAT = "sidecar.beat"  # sidecar -> supervisor: mtime is the heartbeat
+FILE_SUPERVISOR = "supervisor.json"  # supervisor -> sidecar: wire.SupervisorState
+FILE_SUPERVISOR_JOURNAL = "supervisor.journal"
+FILE_SIDECAR_JOURNAL = "sidecar.journal"
+FILE_LOG = "trainer.log"  # bounded tail of the trainer's output; the older half is trainer.log.1
+
+# --- the termination message of a trainer container; exit 0 counts only with RELEASED ----------
+MESSAGE_RELEASED = "released"
+MESSAGE_ABANDONED = "abandoned"
+
+# --- environment: operator -> sidecar ----------------------------------------------------------
+ENV_CONFIG = "RTJ_CONFIG"  # JSON of wire.SidecarConfig
+ENV_POD_UID = "RTJ_POD_UID"
+ENV_POD_NAME = "RTJ_POD_NAME"
+ENV_POD_IP = "RTJ_POD_IP"
+ENV_NODE_NAME = "RTJ_NODE_NAME"
+
+# --- environment: sidecar -> trainer, set by the supervisor at each start ------------------------
+ENV_ATTEMPT = "RTJ_ATTEMPT"
+ENV_RESUME_STEP = "RTJ_RESUME_STEP"
+ENV_RESUME_CHECKPOINT = "RTJ_RESUME_CHECKPOINT"  # absolute path of the file or directory
+ENV_RESUME_ARGS = "RTJ_RESUME_ARGS"
+ENV_CHECKPOINT_DIR = "RTJ_CHECKPOINT_DIR"
+ENV_PROGRESS_FILE = "RTJ_PROGRESS_FILE"
+ENV_STOP_FILE = "RTJ_STOP_FILE"
+ENV_CHECKPOINT_INTERVAL = "RTJ_CHECKPOINT_INTERVAL_SECONDS"
+FILE_PROGRESS = "progress.jsonl"  # below MOUNT_RUN/run
+
+# --- below the checkpoint directory --------------------------------------------------------------
+HIDDEN_DIR = ".rtj"
+
+# --- HTTP of the sidecar, on PORT_STATUS ----------------------------------------------------------
+PATH_STATUS = "/status"  # long-poll: ?since=V&wait=SECONDS -> wire.Report
+PATH_METRICS = "/metrics"
+PATH_HEALTH = "/healthz"
+PATH_SHIPS = "/ships"  # holder: long-poll ?fence=F&since=N&wait=SECONDS -> wire.Ships
+PATH_SEEN = "/seen"  # holder: POST wire.Seen
+PATH_SAVES = "/saves"  # /saves/<name> -> wire.PeerSave ; /saves/<name>/files/<path> -> bytes
+
+
+def pod_name(*, job: str, rank: int, made_in: int, job_uid: str) -> str:
+    """`<job>-<rank>-<attempt it was made in>-<4 hex of the job's UID>`: twice the same is a 409."""
+    return f"{job}-{rank}-{made_in}-{job_uid.replace('-', '')[:4]}"
+
+
+def rendezvous_port(attempt: int) -> int:
+    """The trainer's rendezvous port in that attempt."""
+    return PORT_RENDEZVOUS_BASE + attempt % PORT_RENDEZVOUS_SPAN

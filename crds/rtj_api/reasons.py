@@ -1,0 +1,108 @@
+"""Every reason that a condition, an event, a metric or a message of this project may carry.
+
+One enum, so that a person who reads a word in `kubectl describe` finds the same word in the
+metrics, the alerts and the docs. `docs/reasons.md` is generated from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Charge(StrEnum):
+    """Whose budget a cause uses."""
+
+    USER = "user"
+    INFRASTRUCTURE = "infrastructure"  # free, paced by back-off
+    CHECKPOINT = "checkpoint"  # free: the next older save is tried
+    INTENT = "intent"  # asked for
+    NONE = "none"  # no cause of a restart
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonText:
+    """What a reason means and what a person can do."""
+
+    meaning: str
+    remedy: str
+    charge: Charge = Charge.NONE
+
+
+class Reason(StrEnum):
+    # life of a job
+    ACCEPTED = "Accepted"
+    PENDING = "Pending"
+    STARTING = "Starting"
+    PREPARING = "Preparing"
+    RESTORING = "Restoring"
+    TRAINING = "Training"
+    RESTARTING = "Restarting"
+    BACKING_OFF = "BackingOff"
+    DRAINING = "Draining"
+    SUCCEEDED = "Succeeded"
+    SUSPENDED = "Suspended"
+    SUSPENDING = "Suspending"
+    NOT_SUSPENDED = "NotSuspended"
+    STARTED_FROM_SCRATCH = "StartedFromScratch"
+    RESUMED = "Resumed"
+    NOTHING_DEGRADED = "NothingDegraded"
+    CHECKPOINT_DURABLE = "CheckpointDurable"
+    NO_CHECKPOINT_YET = "NoCheckpointYet"
+    CHECKPOINT_OVERDUE = "CheckpointOverdue"
+    # causes of an attempt
+    FIRST_START = "FirstStart"
+    TRAINER_FAILED = "TrainerFailed"
+    TRAINER_SIGNALED = "TrainerSignaled"
+    OUT_OF_MEMORY = "OutOfMemory"
+    EARLY_EXIT = "EarlyExit"
+    POD_DELETED = "PodDeleted"
+    POD_EVICTED = "PodEvicted"
+    POD_PREEMPTED = "PodPreempted"
+    POD_FAILED = "PodFailed"
+    NODE_LOST = "NodeLost"
+    NODE_NOT_READY = "NodeNotReady"
+    SIDECAR_LOST = "SidecarLost"
+    DIRECTIVE_NOT_SEEN = "DirectiveNotSeen"
+    CANNOT_STOP = "CannotStop"
+    RESTORE_FAILED = "RestoreFailed"
+    PREPARE_FAILED = "PrepareFailed"
+    TEMPLATE_CHANGED = "TemplateChanged"
+    RESUMED_BY_USER = "ResumedByUser"
+    RESTART_REQUESTED = "RestartRequested"
+    HOLD_ENDED = "HoldEnded"
+    # holds
+    NO_VALID_CHECKPOINT = "NoValidCheckpoint"
+    RESTART_BUDGET_SPENT = "RestartBudgetSpent"
+    RUN_IN_USE = "RunInUse"
+    RUN_ALREADY_COMPLETE = "RunAlreadyComplete"
+    STORE_UNREACHABLE = "StoreUnreachable"
+    FINAL_CHECKPOINT_NOT_DURABLE = "FinalCheckpointNotDurable"
+    UNSCHEDULABLE = "Unschedulable"
+    # bad input
+    INVALID_SPEC = "InvalidSpec"
+    TRAINER_CONTAINER_AMBIGUOUS = "TrainerContainerAmbiguous"
+    COMMAND_MISSING = "CommandMissing"
+    PATH_NOT_WRITABLE = "PathNotWritable"
+    STORE_SCHEME_UNKNOWN = "StoreSchemeUnknown"
+    NAME_TOO_LONG = "NameTooLong"
+    POD_REJECTED = "PodRejected"
+    IMAGE_NOT_PULLABLE = "ImageNotPullable"
+    CONTAINER_CONFIG_ERROR = "ContainerConfigError"
+    CREDENTIALS_REFUSED = "CredentialsRefused"
+    CREDENTIALS_MISSING = "CredentialsMissing"
+    BUCKET_MISSING = "BucketMissing"
+    # sidecar
+    CHECKPOINT_TORN = "CheckpointTorn"
+    CHECKPOINT_CORRUPT = "CheckpointCorrupt"
+    CHECKPOINT_OBJECT_MISSING = "CheckpointObjectMissing"
+    CHECKPOINT_IGNORED = "CheckpointIgnored"
+    CHECKPOINT_FALLBACK = "CheckpointFallback"
+    UPLOAD_LAGGING = "UploadLagging"
+    DISK_FULL = "DiskFull"
+    DIRECTORY_READ_ONLY = "DirectoryReadOnly"
+    DIRECTORY_MISSING = "DirectoryMissing"
+    FENCE_TAKEN = "FenceTaken"
+    SUPERVISOR_MISSING = "SupervisorMissing"
+    REPORTS_UNREACHABLE = "ReportsUnreachable"
+    TRAINER_RESTARTS_ITSELF = "TrainerRestartsItself"

@@ -1,0 +1,304 @@
+"""Messages between operator, sidecar, supervisor and peers, as frozen models.
+
+Readers ignore unknown fields and writers only add, so two adjacent versions can serve one gang.
+Times are Unix seconds (float), sizes bytes. Must never do I/O.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from rtj_api.contract import CONTRACT_VERSION, PORT_STATUS
+
+
+class Wire(BaseModel):
+    """Base of every message: camelCase on the wire, frozen, unknown fields ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"
+    )
+
+    def dump(self) -> dict[str, Any]:
+        """The message as JSON-ready camelCase data, absent optionals left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def dump_json(self) -> str:
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+# --- operator -> sidecar ------------------------------------------------------------------------
+
+
+class Phase(StrEnum):
+    """What a directive asks for. The sequence number is a function of the phase: see SEQ."""
+
+    PREPARE = "prepare"  # stop an older trainer, settle, scan; rank 0 claims the fence and lists
+    RESTORE = "restore"  # restore exactly `resume`
+    GO = "go"  # start the trainer; with `fast`: prepare, restore and go in one
+    STOP = "stop"  # stop the trainer with its grace (suspend); save what it saved; report drained
+    RELEASE = "release"  # all is over: the supervisor exits 0 with message `released`
+
+
+SEQ: dict[Phase, int] = {
+    Phase.PREPARE: 1,
+    Phase.RESTORE: 2,
+    Phase.GO: 3,
+    Phase.STOP: 4,
+    Phase.RELEASE: 5,
+}
+
+
+class Resume(Wire):
+    """The save that an attempt starts from; `scratch` when it starts from nothing, by right."""
+
+    scratch: bool = False
+    run: str | None = None  # run ID whose history holds the save
+    name: str | None = None  # full name within the run: f<fence>-n<n>-s<step>
+    step: int | None = None
+    durable: bool = True  # False: only in pods, peers serve it
+    peers: list[str] = Field(default_factory=list)  # http://ip:port that hold files of it, pinned
+
+
+class Directive(Wire):
+    """The annotation on a pod. Ignored by a sidecar unless jobUID and podUID are its own and
+    (attempt, seq) is above the highest in its journal."""
+
+    version: int = CONTRACT_VERSION
+    job_uid: str = Field(alias="jobUID")
+    pod_uid: str = Field(alias="podUID")
+    rank: int
+    attempt: int
+    seq: int
+    phase: Phase
+    world_size: int
+    coordinator: str | None = None  # IP of rank 0's pod: rendezvous, and ships from its sidecar
+    resume: Resume | None = None
+    fast: bool = False
+    grace_seconds: float | None = None  # for the older trainer; None: SIGKILL at once
+    may_claim: bool = False  # the owner of the run's highest fence has ended: claim over it
+    stop_step: int | None = None
+
+
+class SidecarConfig(Wire):
+    """Static facts of one pod, in the environment variable RTJ_CONFIG."""
+
+    version: int = CONTRACT_VERSION
+    cluster_uid: str = Field(alias="clusterUID")  # UID of kube-system
+    job_uid: str = Field(alias="jobUID")
+    namespace: str
+    job: str
+    rank: int
+    made_in: int
+    framework: str
+    procs_per_replica: int
+    run_id: str = Field(alias="runID")
+    path: str  # the checkpoint directory, as the trainer and the sidecar see it
+    layout: str = "auto"
+    include: list[str] = Field(default_factory=list)
+    store_url: str | None = None
+    store_endpoint: str | None = None
+    store_region: str | None = None
+    store_ca_file: str | None = None
+    resume_args: list[str] = Field(default_factory=list)
+    on_existing_run: str = "Resume"
+    drain_seconds: float = 300
+    trainer_grace_seconds: float = 30
+    mirror: str = "auto"  # auto | always | never
+    keep_last: int | None = None
+    poll_seconds: float = 1.0  # scan of the checkpoint directory
+    status_port: int = PORT_STATUS
+    shared_directory: bool = False
+
+
+# --- sidecar <-> supervisor, files in RUN_DIR ----------------------------------------------------
+
+
+class Go(Wire):
+    """Start the trainer, once per attempt. `env` is added to the container's own; `$(RTJ_…)` in
+    arguments is expanded from it; `extra_args` are appended to the command."""
+
+    attempt: int
+    env: dict[str, str]
+    extra_args: list[str] = Field(default_factory=list)
+    quiet_probes_until_running: bool = True
+
+
+class Stop(Wire):
+    """End the trainer of any attempt up to `attempt`: SIGTERM then SIGKILL after `grace_seconds`;
+    None means SIGKILL at once. Everything else in the container's cgroup goes too."""
+
+    attempt: int
+    grace_seconds: float | None = None
+
+
+class Release(Wire):
+    """PID 1 of the trainer's container may exit 0, with `message` as its termination message."""
+
+    message: str
+
+
+class TrainerState(StrEnum):
+    NONE = "none"  # this container has started no trainer
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+class TrainerView(Wire):
+    """The trainer of the last attempt that this pod started."""
+
+    state: TrainerState = TrainerState.NONE
+    attempt: int = 0
+    pid: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None  # as Python's returncode: negative for a signal
+    signal: int | None = None
+    oom_kills: int = 0  # processes killed for memory in this container's cgroup, this attempt
+    asked_to_stop: bool = False  # a Stop, or a signal forwarded, came before the end
+    container_restarted: bool = False  # the container died under the trainer (OOM of the whole)
+    tail: list[str] = Field(default_factory=list)  # last lines of output, bounded
+    error: str | None = None  # torchelastic error file's message, bounded
+
+
+class SupervisorState(Wire):
+    version: int = CONTRACT_VERSION
+    boot_id: str = Field(alias="bootID")
+    sequence: int  # rises with each write
+    pid: int
+    uid: int
+    gid: int
+    python: str
+    term_received_at: float | None = None  # the pod is being ended
+    trainer: TrainerView = Field(default_factory=TrainerView)
+    open_for_writing: list[str] = Field(default_factory=list)  # paths below the directory
+    written_at: float
+
+
+# --- sidecar -> operator --------------------------------------------------------------------------
+
+
+class SidecarPhase(StrEnum):
+    """How far this sidecar is with `attempt`."""
+
+    IDLE = "Idle"  # no directive yet
+    STOPPING = "Stopping"
+    PREPARING = "Preparing"
+    PREPARED = "Prepared"
+    RESTORING = "Restoring"
+    RESTORED = "Restored"
+    TRAINING = "Training"
+    EXITED = "Exited"  # the trainer of this attempt ended
+    DRAINING = "Draining"
+    DRAINED = "Drained"  # exited or stopped, and nothing here is left that is not durable
+    FAILED = "Failed"  # this attempt cannot go on here: see problem
+
+
+class Problem(Wire):
+    """Why something does not go on. `reason` is a rtj_api.reasons.Reason value."""
+
+    reason: str
+    message: str  # names the field or file and the remedy
+    since: float
+    retrying: bool = True
+
+
+class Candidate(Wire):
+    """A save of this run that can be reached from the newest fence, newest first."""
+
+    name: str
+    step: int | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    bytes: int = 0
+    durable: bool  # has a manifest
+    full_state: bool | None = None
+    invalid: str | None = None  # reason of a mark that condemns it
+    needs: list[int] = Field(default_factory=list)  # ranks that wrote files of it
+    written_at: float | None = None
+
+
+class ProgressView(Wire):
+    step: int | None = None
+    epoch: float | None = None
+    loss: float | None = None
+    source: str = "none"  # none | log | file | checkpoint
+    first_step_at: float | None = None  # first sign of a step in this attempt
+    updated_at: float | None = None
+
+
+class CheckpointView(Wire):
+    last_saved_step: int | None = None
+    last_saved_at: float | None = None
+    last_durable_step: int | None = None
+    last_durable_at: float | None = None
+    last_durable_name: str | None = None
+    valid: int = 0
+    invalid: int = 0
+    pending_saves: int = 0  # finished here, not yet durable
+    pending_bytes: int = 0
+    uploaded_bytes: int = 0
+    restored_bytes: int = 0  # fetched for this attempt; 0 when local files were valid
+    restore_total_bytes: int = 0
+    interval_seconds: float | None = None  # observed between saves
+
+
+class Verdict(Wire):
+    """A save that was found bad, for events and metrics: each is reported until acknowledged by
+    age (kept for the last 20)."""
+
+    name: str
+    step: int | None = None
+    reason: str
+    message: str
+    at: float
+
+
+class Report(Wire):
+    """`GET /status`. A reader drops it when jobUID or podUID is not what it expects."""
+
+    version: int = CONTRACT_VERSION
+    job_uid: str = Field(alias="jobUID")
+    pod_uid: str = Field(alias="podUID")
+    rank: int
+    boot_id: str = Field(alias="bootID")
+    sequence: int  # rises with each change; the `since` of the long poll
+    sent_at: float
+    attempt: int = 0  # of the highest directive accepted
+    seq: int = 0
+    phase: SidecarPhase = SidecarPhase.IDLE
+    supervisor_seen: bool = False
+    terminating: bool = False
+    trainer: TrainerView = Field(default_factory=TrainerView)
+    problem: Problem | None = None
+    degraded: list[Problem] = Field(default_factory=list)
+    # rank 0 only
+    fence: int | None = None  # held
+    fence_owner: str | None = None  # "<clusterUID>/<jobUID>" of a fence that is not ours
+    listed: bool | None = None  # the store answered in this attempt's prepare
+    candidates: list[Candidate] = Field(default_factory=list)
+    run_complete: bool = False  # the run's newest fence says it finished
+    # every rank
+    pinned: list[str] = Field(default_factory=list)  # saves whole and pinned here, own or mirror
+    progress: ProgressView = Field(default_factory=ProgressView)
+    checkpoint: CheckpointView = Field(default_factory=CheckpointView)
+    verdicts: list[Verdict] = Field(default_factory=list)
+
+
+# --- the user's one-shot wish, annotation `resumable-training.dev/request` --------------------------
+
+
+class RequestAction(StrEnum):
+    ALLOW_SCRATCH = "allow-scratch"
+    RESTART = "restart"
+    RESUME_FROM = "resume-from"
+    TAKE_OVER = "take-over"
+
+
+class Request(Wire):
+    id: str
+    action: RequestAction
+    save: str | None = None

@@ -1,1 +1,0 @@
-"""The layouts, one file each. See `base.Layout`."""
