@@ -1,0 +1,192 @@
+"""What one pass of the loop saw: frozen views of the job, its pods, their nodes and reports.
+
+`shell.observe` builds these from raw objects; `decide` reads nothing else, so a pass can be
+replayed from its `Observed` alone. Unknown is always `None`, never a default that could be taken
+for a fact: an unreachable report is not an empty one, a node that could not be read is not a
+healthy one. Times are Unix seconds. Must never hold a clock, a raw object or anything mutable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rtj_api import wire
+from rtj_api.reasons import Reason
+from rtj_api.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecProblem:
+    """Why a spec cannot be run, found by `shell.observe` while it reads the spec.
+
+    `message` names the field and the remedy.
+    """
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """The part of the user's spec that decisions need (manifests are `core.pods`' affair)."""
+
+    replicas: int
+    run_id: str
+    template_hash: str  # of the user's template, as it would be annotated on a pod made now
+    has_store: bool = True
+    shared_directory: bool = False  # several pods write one checkpoint directory
+    suspend: bool = False
+    on_no_valid: str | None = None  # Hold | StartFromScratch | None (Hold once a step was durable)
+    max_restarts: int = 10  # without durable progress
+    on_budget_spent: str = "Fail"  # Fail | Hold
+    backoff_base_seconds: float = 1.0
+    backoff_max_seconds: float = 300.0
+    in_place: bool = True
+    survivor_grace_seconds: float | None = None  # None: survivors are killed at once after a fault
+    trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
+    drain_seconds: float = 300.0
+    success_rank_zero: bool = False  # success.when: rank 0's exit 0 is enough
+    target_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    key: JobKey
+    uid: str
+    resource_version: str
+    generation: int
+    deleting: bool
+    spec: JobSpec | None  # None only together with `problem`
+    status: Status
+    problem: SpecProblem | None = None
+    request: wire.Request | None = None  # the annotation contract.ANNOTATION_REQUEST
+    request_error: str | None = None  # that annotation is there but cannot be read: why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEnd:
+    """One end of a container, from `state.terminated` or `lastState.terminated`."""
+
+    exit_code: int
+    signal: int | None = None
+    reason: str | None = None  # Completed | Error | OOMKilled | ContainerCannotRun | …
+    message: str | None = None  # the termination message
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerView:
+    """One container by name; init containers (the sidecar is one) are seen alike."""
+
+    name: str
+    running: bool = False
+    started_at: float | None = None  # state.running.startedAt
+    ready: bool = False
+    waiting_reason: str | None = None  # ImagePullBackOff, CrashLoopBackOff, …
+    waiting_message: str | None = None
+    ended: ContainerEnd | None = None  # state.terminated
+    last_end: ContainerEnd | None = None  # lastState.terminated
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A pod whose controlling ownerReference carries this job's UID (or, in `older_pods`,
+    another UID with this job's name)."""
+
+    name: str
+    uid: str
+    resource_version: str
+    rank: int  # label contract.LABEL_RANK
+    made_in: int  # annotation contract.ANNOTATION_MADE_IN
+    created_at: float
+    node: str | None = None
+    ip: str | None = None
+    phase: str = "Pending"  # Pending | Running | Succeeded | Failed | Unknown
+    reason: str | None = None  # status.reason: Evicted, NodeLost, …
+    message: str | None = None
+    deleting_since: float | None = None  # when deletion was asked for: deletionTimestamp - grace
+    deletion_deadline: float | None = None  # deletionTimestamp
+    disruption: str | None = None  # reason of condition DisruptionTarget=True
+    disruption_message: str | None = None
+    scheduled: bool | None = None  # condition PodScheduled
+    unschedulable_message: str | None = None  # its message while it is False
+    unschedulable_since: float | None = None
+    trainer: ContainerView | None = None  # None: no status of it yet
+    sidecar: ContainerView | None = None
+    others: tuple[ContainerView, ...] = ()  # the user's other (init) containers
+    directive: wire.Directive | None = (
+        None  # as parsed from the annotation; None: none or unreadable
+    )
+    template_hash: str | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node that one of the job's pods is bound to. `exists=False` only after a 404."""
+
+    name: str
+    exists: bool = True
+    ready: bool | None = None  # condition Ready: True, False, or None for Unknown
+    not_ready_since: float | None = None  # lastTransitionTime while it is not True
+    taints: tuple[str, ...] = ()  # "key:effect"
+    lease_renewed_at: float | None = None  # kube-node-lease; None: no Lease seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportView:
+    """What is known of one sidecar by its reports. In `Observed.reports` by pod UID.
+
+    A pod that is polled but never answered has an entry with `report=None`.
+    """
+
+    report: wire.Report | None
+    received_at: float | None  # when `report` came
+    connected: bool  # the long poll is established now
+    last_contact: float | None  # last byte from the sidecar, an answer or a keepalive
+    polled_since: float | None = None  # when polling of this pod began
+    disconnected_since: float | None = None  # set while `connected` is False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """The API server refused an action of an earlier pass (advice from the shell's memory)."""
+
+    code: int
+    message: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """Everything `decide` may look at."""
+
+    now: float
+    job: JobView | None  # None: the job is gone
+    pods: tuple[PodView, ...] = ()
+    older_pods: tuple[PodView, ...] = ()  # of an older job of the same name (other UID)
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    reports: Mapping[str, ReportView] = field(default_factory=dict)
+    stale_lease_share: float = 0.0  # of all node Leases of the cluster, 0..1
+    rejections: Mapping[str, Rejection] = field(default_factory=dict)  # by pod name
+
+    def report_of(self, pod: PodView) -> wire.Report | None:
+        """The newest report that this very pod sent, or None."""
+        view = self.reports.get(pod.uid)
+        if view is None or view.report is None or view.report.pod_uid != pod.uid:
+            return None
+        return view.report
