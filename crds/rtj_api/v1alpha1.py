@@ -1,0 +1,314 @@
+"""The API `resumable-training.dev/v1alpha1`: what a person writes into a ResumableTrainingJob.
+
+The CRD is generated from these models (`rtj_api.crdgen`), their docstrings and descriptions are
+what `kubectl explain` prints, and the operator reads a job through them; so the three cannot
+disagree. A rule that the API server can check stands beside its field, with a message that names
+the remedy. Must never do I/O, and must never hold a field that nothing reads.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+from rtj_api import validations as v
+
+Quantity = int | str
+"""A Kubernetes quantity: `2`, `500m`, `1Gi`."""
+
+ShortText = Annotated[str, StringConstraints(max_length=1024)]
+PathText = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+GlobText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+SecretName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)
+]
+
+MAX_REPLICAS = 10_000
+
+
+class Api(BaseModel):
+    """Base of every API model: camelCase, frozen; fields of a newer version are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"
+    )
+
+    def dump(self) -> dict[str, Any]:
+        """The object as JSON-ready camelCase data, absent optionals left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Framework(StrEnum):
+    """Which rendezvous environment the trainer gets."""
+
+    PYTORCH = "pytorch"
+    JAX = "jax"
+    NONE = "none"
+
+
+class LayoutName(StrEnum):
+    """How saves lie on disk; each but `auto` is one module of the sidecar's layouts."""
+
+    AUTO = "auto"
+    TORCH = "torch"
+    DCP = "dcp"
+    HUGGINGFACE = "huggingface"
+    SAFETENSORS = "safetensors"
+    GENERIC = "generic"
+
+
+class OnExistingRun(StrEnum):
+    RESUME = "Resume"
+
+
+class OnNoValid(StrEnum):
+    HOLD = "Hold"
+    START_FROM_SCRATCH = "StartFromScratch"
+
+
+class Mirror(StrEnum):
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class ImagePullPolicy(StrEnum):
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class Resources(Api):
+    """Compute resources of a container, as in a pod."""
+
+    limits: dict[str, Quantity] = Field(default_factory=dict, max_length=32)
+    requests: dict[str, Quantity] = Field(
+        default_factory=dict, max_length=32, description="Default: equal to the limits."
+    )
+
+
+class Sidecar(Api):
+    """The container that the operator adds to each pod to find, prove, ship and restore saves."""
+
+    image: ShortText | None = Field(
+        None, description="Default: the sidecar image of the operator's own release."
+    )
+    image_pull_policy: ImagePullPolicy | None = Field(
+        None, description="Default: the operator's setting, else the kubelet's rule."
+    )
+    resources: Resources | None = Field(
+        None,
+        description=(
+            "Default: the operator's setting. Requests equal limits unless stated, so that a "
+            "Guaranteed pod stays one. With a memory-backed checkpoint directory the limit must "
+            "cover that volume too."
+        ),
+    )
+    env: tuple[dict[str, Any], ...] = Field(
+        (),
+        max_length=64,
+        description="Further environment of the sidecar, in a container's form: HTTPS_PROXY, …",
+        json_schema_extra=v.PRESERVED_ITEMS_WITH_NAME,
+    )
+    env_from: tuple[dict[str, Any], ...] = Field(
+        (),
+        max_length=16,
+        description="Secrets or ConfigMaps whose keys become environment of the sidecar only.",
+        json_schema_extra=v.PRESERVED_ITEMS,
+    )
+    drain_seconds: int = Field(
+        300,
+        ge=0,
+        le=86_400,
+        description=(
+            "How long an ending pod may go on shipping finished saves after its trainer ended. "
+            "Added to the template's terminationGracePeriodSeconds."
+        ),
+    )
+
+
+class Store(Api):
+    """Where finished saves are kept: the truth that outlives every pod and node."""
+
+    url: ShortText = Field(
+        description=(
+            "s3://bucket/prefix, or file:///directory for a directory that every pod mounts. Saves "
+            "go below <url>/<runID>. Cannot be changed."
+        ),
+        json_schema_extra=v.rules(*v.STORE_URL),
+    )
+    endpoint: ShortText | None = Field(
+        None,
+        description=(
+            "URL of an S3-compatible server, http://s3.storage:8333. Default: AWS for the region."
+        ),
+        json_schema_extra=v.rules(*v.STORE_ENDPOINT),
+    )
+    region: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+        None, description="S3 region. Default: AWS_REGION of the sidecar, else us-east-1."
+    )
+    credentials_secret: SecretName | None = Field(
+        None,
+        description=(
+            "Name of a Secret in the job's namespace with AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN if needed). Only the sidecar gets it. "
+            "Default: workload identity."
+        ),
+    )
+
+
+class Retention(Api):
+    """Which saves the store keeps. The one in use and the last valid one are never removed."""
+
+    keep_last: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Keep this many of the newest verified saves. Default: keep all.",
+    )
+
+
+class Local(Api):
+    """The copies in the pods, which make most restarts free of any download."""
+
+    mirror: Mirror = Field(
+        Mirror.AUTO,
+        description=(
+            "Whether a pod keeps saves that other ranks wrote, so that every rank can restart "
+            "without the store. auto: where each pod has its own directory and the disk has room."
+        ),
+    )
+
+
+class Checkpoint(Api):
+    """Where the trainer saves, where saves are kept, and what is resumed."""
+
+    path: PathText = Field(
+        description=(
+            "Absolute directory the trainer writes its checkpoints to and reads them from. If no "
+            "volume is mounted at or above it, each pod gets an emptyDir there. Cannot be changed."
+        ),
+        json_schema_extra=v.rules(*v.CHECKPOINT_PATH),
+    )
+    store: Store
+    layout: LayoutName = Field(
+        LayoutName.AUTO,
+        description=(
+            "How saves lie on disk. auto recognises all of them except generic, which needs "
+            "`include`, or this field, to know what belongs to a save."
+        ),
+    )
+    include: tuple[GlobText, ...] = Field(
+        (),
+        max_length=64,
+        description=(
+            "Glob patterns, relative to path, of the files or directories that are saves of a "
+            "trainer whose layout is not recognised: model_*.npz, epoch_*/."
+        ),
+        json_schema_extra=v.rules(*v.INCLUDE),
+    )
+    run_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        None,
+        alias="runID",
+        description=(
+            "Name of the run in the store; one run is one line of saves. A job made anew with the "
+            "same runID goes on where the old one stopped. Default: <namespace>/<name>. Cannot be "
+            "changed."
+        ),
+        json_schema_extra=v.rules(*v.RUN_ID),
+    )
+    on_existing_run: OnExistingRun = Field(
+        OnExistingRun.RESUME,
+        description=(
+            "What to do when the store already holds saves of this run. Resume: go on from the "
+            "newest valid one. A run that another living job holds is never touched."
+        ),
+    )
+    resume_args: tuple[ShortText, ...] = Field(
+        (),
+        max_length=32,
+        description=(
+            "Arguments appended to the trainer's command only when it resumes, such as "
+            '["--resume", "$(RTJ_RESUME_CHECKPOINT)"]. Not needed where the trainer finds its own '
+            "newest checkpoint. A shell -c command must place $(RTJ_RESUME_ARGS) itself."
+        ),
+        json_schema_extra=v.rules(*v.RESUME_ARGS),
+    )
+    on_no_valid: OnNoValid = Field(
+        OnNoValid.HOLD,
+        description=(
+            "What to do when saves exist and none is valid. Hold: stop, say so, start nothing. "
+            "StartFromScratch: begin at step 0, after an event."
+        ),
+    )
+    retention: Retention = Field(default_factory=Retention)
+    local: Local = Field(default_factory=Local)
+
+
+class Backoff(Api):
+    """How restarts without durable progress are spaced: doubling from initial to max.
+
+    The first restart after a newly durable save is not delayed.
+    """
+
+    initial_seconds: float = Field(1, ge=0, le=3600, description="Delay of the second restart.")
+    max_seconds: float = Field(300, ge=0, le=86_400, description="No restart waits longer.")
+
+
+class Recovery(Api):
+    """How often and how fast to restart."""
+
+    max_restarts: int = Field(
+        10,
+        ge=0,
+        le=1_000_000,
+        description=(
+            "Restarts allowed without durable progress for causes in the job itself. Each newly "
+            "durable save refills it. Causes in the infrastructure (a lost node, an eviction, a "
+            "preemption) are free. When it is spent the job fails."
+        ),
+    )
+    backoff: Backoff = Field(default_factory=Backoff, json_schema_extra=v.rules(*v.BACKOFF))
+
+
+class JobSpec(Api):
+    """What to train, on how many pods, and where its checkpoints go."""
+
+    replicas: int = Field(
+        1,
+        ge=1,
+        le=MAX_REPLICAS,
+        description="Pods of the gang; rank 0 to replicas-1. Cannot be changed.",
+        json_schema_extra=v.rules(*v.REPLICAS),
+    )
+    framework: Framework = Field(
+        Framework.PYTORCH,
+        description=(
+            "Which rendezvous environment the trainer gets. pytorch: PET_* for torchrun, and "
+            "MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK. jax: the coordinator's "
+            "address, process count and id. none: nothing."
+        ),
+    )
+    procs_per_replica: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="Trainer processes in a pod (torchrun). Default: the pod's GPU limit, else 1.",
+    )
+    template: dict[str, Any] = Field(
+        description=(
+            "The pod to run for each rank, a PodTemplateSpec; fields this version does not know "
+            "are kept. The trainer is the container named `trainer`, or the only one."
+        ),
+        json_schema_extra=v.POD_TEMPLATE,
+    )
+    sidecar: Sidecar = Field(default_factory=Sidecar)
+    checkpoint: Checkpoint = Field(json_schema_extra=v.rules(*v.CHECKPOINT))
+    recovery: Recovery = Field(default_factory=Recovery)
+    suspend: bool = Field(
+        False,
+        description="Stop training and free the GPUs; false goes on from the newest save.",
+    )

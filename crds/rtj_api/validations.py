@@ -1,0 +1,378 @@
+"""The rules that the API server checks when a job is applied, each with what to do about it.
+
+They are CEL in the subset of Kubernetes 1.29, kept apart from the models so that each is one
+named thing with one accepting and one refusing test on a real API server. What CEL cannot see
+(a Secret that is missing, a mount that is read-only) is the operator's condition `Accepted`.
+Must never hold a rule without a remedy in its message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rtj_api.contract import (
+    CONTAINER_SIDECAR,
+    CONTAINER_TRAINER,
+    GROUP,
+    MOUNT_PODINFO,
+    MOUNT_RUN,
+    VOLUME_PODINFO,
+    VOLUME_RUN,
+)
+
+MAX_NAME_LENGTH: Final = 46
+"""Of the job's name. The longest pod name, which is also its hostname and must fit in 63, adds
+`-<rank, 4 digits>-<attempt, 6 digits>-<4 hex>`."""
+
+MAX_CONTAINERS: Final = 16
+MAX_ARGUMENT_BYTES: Final = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One CEL rule. `message` says what is wrong and what to write instead."""
+
+    name: str
+    rule: str
+    message: str
+
+    def dump(self) -> dict[str, str]:
+        return {"rule": " ".join(self.rule.split()), "message": self.message}
+
+
+def rules(*found: Rule) -> dict[str, Any]:
+    """The schema extension that holds these rules."""
+    return {"x-kubernetes-validations": [rule.dump() for rule in found]}
+
+
+def immutable(name: str, *, remedy: str) -> Rule:
+    return Rule(f"{name}-immutable", "self == oldSelf", f"{name} cannot be changed: {remedy}")
+
+
+_SAME_RUN = (
+    "the saves of this run are bound to it. Delete the job and apply it anew; with the same runID "
+    "it goes on from the newest save"
+)
+
+PRESERVED: Final[dict[str, Any]] = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+PRESERVED_ITEMS: Final[dict[str, Any]] = {
+    "items": PRESERVED,
+    "x-kubernetes-list-type": "atomic",
+}
+PRESERVED_ITEMS_WITH_NAME: Final[dict[str, Any]] = {
+    "items": PRESERVED
+    | {"properties": {"name": {"type": "string", "maxLength": 256}}, "required": ["name"]},
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+}
+
+JOB: Final = (
+    Rule(
+        "name-length",
+        f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
+        f"metadata.name may have at most {MAX_NAME_LENGTH} characters, because pods are named "
+        "<name>-<rank>-<attempt>-<id> and a hostname has at most 63: choose a shorter name",
+    ),
+    Rule(
+        "name-dots",
+        "!self.metadata.name.contains('.')",
+        "metadata.name may not contain a dot, because it begins a pod's hostname: "
+        "write '-' instead",
+    ),
+)
+
+REPLICAS: Final = (
+    immutable(
+        "replicas",
+        remedy="delete the job and apply it anew with the same runID; it goes on from the "
+        "newest save",
+    ),
+)
+
+STORE_URL: Final = (
+    Rule(
+        "store-scheme",
+        "self.startsWith('s3://') || self.startsWith('file://')",
+        "the store's scheme is unknown: write s3://bucket/prefix, or file:///directory for a "
+        "directory that every pod mounts",
+    ),
+    Rule(
+        "store-url-s3",
+        r"!self.startsWith('s3://') || self.matches('^s3://[A-Za-z0-9][A-Za-z0-9._-]*(/[^?#]*)?$')",
+        "not a bucket: write s3://bucket or s3://bucket/prefix, without credentials or query; "
+        "credentials go into a Secret named by credentialsSecret, a server into endpoint",
+    ),
+    Rule(
+        "store-url-file",
+        "!self.startsWith('file://') || self.matches('^file:///[^/?#].*$')",
+        "not a directory: write file:///directory with three slashes",
+    ),
+    Rule(
+        "store-url-dots",
+        "!('..' in self.split('/')) && !('.' in self.split('/'))",
+        "the store's url may not contain '.' or '..' as a part of its path: write it in full",
+    ),
+    immutable("store.url", remedy=_SAME_RUN),
+)
+
+STORE_ENDPOINT: Final = (
+    Rule(
+        "endpoint",
+        "self.matches('^https?://[^/@?#]+/?$')",
+        "endpoint is the URL of an S3 server, http://host:port or https://host:port, without "
+        "path and without credentials",
+    ),
+)
+
+CHECKPOINT_PATH: Final = (
+    Rule(
+        "path-absolute",
+        "self.startsWith('/') && self != '/'",
+        "checkpoint.path must be an absolute directory other than /, such as /checkpoints",
+    ),
+    Rule(
+        "path-plain",
+        "self == '/' || !self.startsWith('/') || self.substring(1).split('/')"
+        ".all(part, part != '' && part != '.' && part != '..' && !part.contains(':'))",
+        "checkpoint.path must be written in full, without '//', '.', '..', ':' or a slash at "
+        "its end",
+    ),
+    Rule(
+        "path-reserved",
+        " && ".join(
+            f"self != '{place}' && !self.startsWith('{place}/')"
+            for place in (MOUNT_RUN, MOUNT_PODINFO, "/proc", "/sys", "/dev")
+        ),
+        f"checkpoint.path may not lie in {MOUNT_RUN}, {MOUNT_PODINFO}, /proc, /sys or /dev: "
+        "choose another directory, such as /checkpoints",
+    ),
+    immutable("checkpoint.path", remedy=_SAME_RUN),
+)
+
+INCLUDE: Final = (
+    Rule(
+        "include-relative",
+        "self.all(glob, !glob.startsWith('/') && !('..' in glob.split('/')))",
+        "patterns in include are relative to checkpoint.path and may not contain '..': write "
+        "model_*.npz, not /checkpoints/model_*.npz",
+    ),
+)
+
+RUN_ID: Final = (
+    Rule(
+        "run-id",
+        "self.matches('^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$')",
+        "runID consists of letters, digits, '.', '_' and '-', in parts separated by '/', each "
+        "beginning with a letter or digit, such as team-a/gpt-7b",
+    ),
+)
+
+RESUME_ARGS: Final = (
+    Rule(
+        "resume-args-variables",
+        r"self.all(arg, arg.split('$(RTJ_').size() == 1 || arg.split('$(RTJ_').all(part, "
+        r"part == arg.split('$(RTJ_')[0] || part.matches("
+        r"'^(RESUME_CHECKPOINT|RESUME_STEP|CHECKPOINT_DIR|ATTEMPT|PROGRESS_FILE|STOP_FILE)\\)')))",
+        "resumeArgs name a variable that does not exist: use $(RTJ_RESUME_CHECKPOINT), "
+        "$(RTJ_RESUME_STEP), $(RTJ_CHECKPOINT_DIR) or $(RTJ_ATTEMPT)",
+    ),
+)
+
+CHECKPOINT: Final = (
+    Rule(
+        "store-s3-fields",
+        "self.store.url.startsWith('s3://') || !(has(self.store.endpoint) || "
+        "has(self.store.region) || has(self.store.credentialsSecret))",
+        "endpoint, region and credentialsSecret belong to an s3:// store: remove them, or write "
+        "url: s3://bucket/prefix",
+    ),
+    Rule(
+        "store-outside-path",
+        "self.store.url != 'file://' + self.path && "
+        "!self.store.url.startsWith('file://' + self.path + '/')",
+        "the store may not lie inside checkpoint.path, where it would be taken for checkpoints: "
+        "choose a directory of another volume",
+    ),
+    Rule(
+        "generic-include",
+        "self.layout != 'generic' || (has(self.include) && self.include.size() > 0)",
+        "layout generic needs include, the glob patterns of what is a save, such as [model_*.npz]",
+    ),
+    Rule(
+        "run-id-immutable",
+        "has(self.runID) == has(oldSelf.runID) && (!has(self.runID) || "
+        "self.runID == oldSelf.runID)",
+        f"runID cannot be changed: {_SAME_RUN}",
+    ),
+)
+
+BACKOFF: Final = (
+    Rule(
+        "backoff-order",
+        "self.initialSeconds <= self.maxSeconds",
+        "backoff.initialSeconds may not be above backoff.maxSeconds",
+    ),
+)
+
+_FIRST_WORDS = "[0, 1, 2, 3, 4, 5]"
+
+
+def _some_word(test: str) -> str:
+    """CEL: one of the first six words of a container's command or args passes `test`(WORD).
+
+    Bounded by index, for the server's cost estimate multiplies every loop by its largest size.
+    """
+    return (
+        "("
+        + " || ".join(
+            f"(has(c.{field}) && {_FIRST_WORDS}.exists(i, size(c.{field}) > i && "
+            + test.replace("WORD", f"c.{field}[i]")
+            + "))"
+            for field in ("command", "args")
+        )
+        + ")"
+    )
+
+
+_IS_A_SCRIPT = _some_word("WORD.matches('^-[a-z]*c$')")
+_PLACES_THEM = _some_word("WORD.contains('RTJ_RESUME_ARGS')")
+
+SPEC: Final = (
+    Rule(
+        "resume-args-shell",
+        "!has(self.checkpoint.resumeArgs) || self.checkpoint.resumeArgs.size() == 0 || "
+        "self.template.spec.containers.all(c, "
+        f"(self.template.spec.containers.size() > 1 && c.name != '{CONTAINER_TRAINER}') || "
+        "!has(c.command) || c.command.size() == 0 || "
+        "!c.command[0].matches('^(.*/)?(ba|da|z|k|a)?sh$') || "
+        f"!{_IS_A_SCRIPT} || {_PLACES_THEM})",
+        "the trainer's command is a shell -c script, so resumeArgs cannot be appended to it: put "
+        "$(RTJ_RESUME_ARGS) where the script calls the trainer, such as "
+        "'exec python train.py $(RTJ_RESUME_ARGS)'",
+    ),
+)
+
+POD_SPEC: Final = (
+    Rule(
+        "trainer-container",
+        "self.containers.size() == 1 || "
+        f"self.containers.exists(c, c.name == '{CONTAINER_TRAINER}')",
+        f"several containers and none is named {CONTAINER_TRAINER}: name the one that trains "
+        f"'{CONTAINER_TRAINER}'",
+    ),
+    Rule(
+        "trainer-command",
+        f"self.containers.all(c, (self.containers.size() > 1 && c.name != '{CONTAINER_TRAINER}') "
+        "|| (has(c.command) && c.command.size() > 0))",
+        "the trainer's container needs a command, because the image's own entry point cannot be "
+        "read: write it out, such as command: [python, train.py]",
+    ),
+    Rule(
+        "reserved-container",
+        f"self.containers.all(c, c.name != '{CONTAINER_SIDECAR}') && (!has(self.initContainers) "
+        f"|| self.initContainers.all(c, c.name != '{CONTAINER_SIDECAR}'))",
+        f"a container may not be named {CONTAINER_SIDECAR}: the operator adds it; choose another "
+        "name",
+    ),
+    Rule(
+        "reserved-volume",
+        "!has(self.volumes) || self.volumes.all(volume, !(volume.name in "
+        f"['{VOLUME_RUN}', '{VOLUME_PODINFO}']))",
+        f"a volume may not be named {VOLUME_RUN} or {VOLUME_PODINFO}: the operator adds them; "
+        "choose another name",
+    ),
+    Rule(
+        "host-pid",
+        "!has(self.hostPID) || !self.hostPID",
+        "hostPID is not allowed, because a restart kills every process its container can see: "
+        "remove it",
+    ),
+    Rule(
+        "host-network",
+        "!has(self.hostNetwork) || !self.hostNetwork",
+        "hostNetwork is not supported, because two ranks on one node would want the same ports: "
+        "remove it",
+    ),
+)
+
+TEMPLATE_METADATA: Final = (
+    Rule(
+        "reserved-labels",
+        f"(!has(self.labels) || self.labels.all(key, !key.startsWith('{GROUP}/'))) && "
+        f"(!has(self.annotations) || self.annotations.all(key, !key.startsWith('{GROUP}/')))",
+        f"labels and annotations under {GROUP}/ are the operator's own: remove them from the "
+        "template",
+    ),
+)
+
+
+def _named_items(limit: int, **more: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "array",
+        "maxItems": limit,
+        "items": PRESERVED
+        | {
+            "required": ["name"],
+            "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 63}} | more,
+        },
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    }
+
+
+_WORDS: Final[dict[str, Any]] = {
+    "type": "array",
+    "maxItems": 1024,
+    "items": {"type": "string", "maxLength": MAX_ARGUMENT_BYTES},
+    "x-kubernetes-list-type": "atomic",
+}
+_TEXTS: Final[dict[str, Any]] = {
+    "type": "object",
+    "maxProperties": 128,
+    "additionalProperties": {"type": "string"},
+}
+
+POD_TEMPLATE: Final[dict[str, Any]] = PRESERVED | {
+    "required": ["spec"],
+    "properties": {
+        "metadata": PRESERVED
+        | {"properties": {"labels": _TEXTS, "annotations": _TEXTS}}
+        | rules(*TEMPLATE_METADATA),
+        "spec": PRESERVED
+        | {
+            "required": ["containers"],
+            "properties": {
+                "containers": _named_items(
+                    MAX_CONTAINERS, command=_WORDS, args=_WORDS, image={"type": "string"}
+                )
+                | {"minItems": 1},
+                "initContainers": _named_items(MAX_CONTAINERS),
+                "volumes": _named_items(256),
+                "hostPID": {"type": "boolean"},
+                "hostNetwork": {"type": "boolean"},
+            },
+        }
+        | rules(*POD_SPEC),
+    },
+}
+"""What of a PodTemplateSpec the rules must see; everything else passes through untouched."""
+
+ALL_RULES: Final = (
+    *JOB,
+    *REPLICAS,
+    *STORE_URL,
+    *STORE_ENDPOINT,
+    *CHECKPOINT_PATH,
+    *INCLUDE,
+    *RUN_ID,
+    *RESUME_ARGS,
+    *CHECKPOINT,
+    *BACKOFF,
+    *SPEC,
+    *POD_SPEC,
+    *TEMPLATE_METADATA,
+)
