@@ -1,0 +1,194 @@
+"""The records of one run in a store: their exact JSON, as frozen models.
+
+A record is a promise to every later version: readers ignore unknown fields, writers only add. All
+but fences and `manifest.json` are written once and never changed. Times are Unix seconds (float) by
+the writer's clock and are for people: no decision ever compares two clocks. Sizes are bytes, hashes
+lower-case hex, `crc64nvme` the base64 form that S3 uses.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+from rtj_api.wire import Wire
+
+FORMAT_VERSION = 1
+
+
+class StoreFacts(Wire):
+    """What the store was seen to do when the run began (probed once, by a real race)."""
+
+    conditional_create: bool
+    conditional_replace: bool
+    checksum: str  # "crc64nvme": verified on upload and told by HEAD; "none"
+    probed_at: float
+
+
+class RunRecord(Wire):
+    """`run.json`: who began this run, and what its store can do."""
+
+    version: int = FORMAT_VERSION
+    run_id: str = Field(alias="runID")
+    cluster_uid: str = Field(alias="clusterUID")
+    job_uid: str = Field(alias="jobUID")
+    made_at: float
+    store: StoreFacts
+
+
+class Parent(Wire):
+    """What an attempt started from: a save of this or another run, or nothing (by right).
+
+    `step`, `epoch` are the position of that save, for the guard against a trainer that ignored it.
+    """
+
+    scratch: bool = False
+    run: str | None = None  # None: this run
+    name: str | None = None
+    step: int | None = None
+    epoch: int | None = None
+
+
+class Outcome(StrEnum):
+    COMPLETE = "complete"  # the job succeeded; its last save and outputs are durable
+    FAILED = "failed"  # the job failed for good
+    RELEASED = "released"  # the job ended otherwise: another job may go on
+
+
+class FenceRecord(Wire):
+    """`fences/<8 digits>.json`: one attempt's right to publish. Created if absent; its owner adds
+    `parent` before the go and `outcome` at the end, each by If-Match."""
+
+    version: int = FORMAT_VERSION
+    fence: int
+    cluster_uid: str = Field(alias="clusterUID")
+    job_uid: str = Field(alias="jobUID")
+    attempt: int
+    world_size: int
+    nonce: str  # makes the record unlike any other claim, so a lost reply can be recognised
+    claimed_at: float
+    parent: Parent | None = None
+    outcome: Outcome | None = None
+    outcome_at: float | None = None
+
+    @property
+    def owner(self) -> str:
+        """`<clusterUID>/<jobUID>`."""
+        return f"{self.cluster_uid}/{self.job_uid}"
+
+
+class SaveFacts(Wire):
+    """What a sidecar knows of one save on its disk."""
+
+    root_key: str  # the directory or file that names it, relative to the checkpoint directory
+    layout: str
+    step: int | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    full_state: bool | None = None
+    status: str = "Settled"  # checkpoints.types.Status
+    gates: list[dict[str, Any]] = Field(default_factory=list)
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+
+class ShipRecord(Wire):
+    """`ships/f<fence>/<n>.json`: the holder names its n-th save.
+
+    `expected` are the ranks that saw files of it; `contested` the paths that more than one of them
+    saw, which the lowest stores under their own name and the others under `.rank<r>/`.
+    """
+
+    version: int = FORMAT_VERSION
+    fence: int
+    n: int
+    name: str
+    root_key: str
+    layout: str
+    step: int | None = None
+    epoch: int | None = None
+    expected: list[int]
+    contested: list[str] = Field(default_factory=list)
+    world_size: int
+    named_at: float
+
+
+class FileRecord(Wire):
+    """One file of a save. `key` is relative to the run; `ranks` None: every rank gets it."""
+
+    path: str
+    key: str
+    size: int
+    sha256: str
+    crc64nvme: str
+    mode: int = 0o644
+    alias: bool = False
+    etag: str | None = None  # as the store told it right after the upload
+    ranks: list[int] | None = None
+
+
+class PartRecord(Wire):
+    """`parts/f<fence>/<n>/<rank>.json`: one rank's share of a ship. No files: "none"."""
+
+    version: int = FORMAT_VERSION
+    fence: int
+    n: int
+    rank: int
+    files: list[FileRecord] = Field(default_factory=list)
+    save: SaveFacts | None = None
+    why_none: str | None = None
+    written_at: float
+
+
+class ManifestRecord(Wire):
+    """`manifests/f<fence>-n<n>.json`: the commit record. Immutable, created if absent, last."""
+
+    version: int = FORMAT_VERSION
+    run_id: str = Field(alias="runID")
+    name: str
+    fence: int
+    n: int
+    root_key: str
+    layout: str
+    step: int | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    full_state: bool | None = None
+    status: str
+    world_size: int
+    attempt: int
+    job_uid: str = Field(alias="jobUID")
+    cluster_uid: str = Field(alias="clusterUID")
+    parent: Parent | None = None  # of its fence
+    committed_by_fence: int
+    committed_at: float
+    ranks: list[int]  # that wrote files of it
+    files: list[FileRecord]
+    gates: list[dict[str, Any]] = Field(default_factory=list)
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(entry.size for entry in self.files)
+
+
+class MarkKind(StrEnum):
+    INVALID = "invalid"  # must never be resumed from
+    SUSPECT = "suspect"
+    POISON = "poison"
+    PINNED = "pinned"  # someone restores from it: its data stays
+    DROPPED = "dropped"  # a ship that will never be committed
+    DELETED = "deleted"  # retention: data goes an hour later
+
+
+class MarkRecord(Wire):
+    """`marks/<f…-n…>/<k>.json`: a verdict added later, with its evidence."""
+
+    version: int = FORMAT_VERSION
+    kind: MarkKind
+    reason: str  # rtj_api.reasons.Reason
+    message: str
+    evidence: dict[str, Any] = Field(default_factory=dict)  # file, expected, got
+    by_fence: int | None = None
+    by_job_uid: str | None = Field(default=None, alias="byJobUID")
+    marked_at: float
