@@ -141,6 +141,13 @@ class Release(Wire):
     message: str
 
 
+class SuperviseConfig(Wire):
+    """What the supervisor must know before any directive. File supervise.json."""
+
+    path: str  # the checkpoint directory
+    trainer_grace_seconds: float
+
+
 class TrainerState(StrEnum):
     NONE = "none"  # this container has started no trainer
     RUNNING = "running"
@@ -173,8 +180,10 @@ class SupervisorState(Wire):
     gid: int
     python: str
     term_received_at: float | None = None  # the pod is being ended
+    stopped_attempt: int = 0  # no trainer of an attempt up to this runs or will be started
+    lingering: int = 0  # processes left by a trainer that ended, which do not die
     trainer: TrainerView = Field(default_factory=TrainerView)
-    open_for_writing: list[str] = Field(default_factory=list)  # paths below the directory
+    open_for_writing: list[str] = Field(default_factory=list)  # paths relative to the directory
     written_at: float
 
 
