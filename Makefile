@@ -1,0 +1,62 @@
+# Two commands matter: `make demo` and `make test`. Both do all the set-up, reuse caches outside
+# the tree ($RTJ_CACHE, default ~/.cache/rtj), can be run twice and clean up after themselves.
+SHELL := /bin/bash
+RTJ_CACHE ?= $(HOME)/.cache/rtj
+export RTJ_CACHE
+VENV := $(RTJ_CACHE)/venv
+PY := $(VENV)/bin/python
+export PYTHONPATH := $(CURDIR)/crds:$(CURDIR)/operator:$(CURDIR)/trainer_sidecar:$(CURDIR)/cli:$(CURDIR)/tests:$(CURDIR)
+export PYTHONDONTWRITEBYTECODE := 1
+PYTEST := $(PY) -m pytest -q
+PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale generate check-generated lock benchmarks images clean
+
+help: ## This list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Everything that demo and test need: packages, virtual environments, cluster binaries, images
+	@scripts/setup all
+
+setup-lint: ## Only what lint and the fast tests need
+	@scripts/setup python
+
+demo: setup ## A real cluster, the operator by Helm, a PyTorch job killed four ways; prints the timeline
+	@$(PY) -u -m kit.demo
+
+test: setup ## Every test tier, from fast to real; a tier that cannot run is a failure in CI
+	@scripts/test all
+
+lint: setup-lint ## ruff, import contracts, strict types, generated files
+	@scripts/test lint
+
+unit property: setup-lint
+	@scripts/test $@
+
+simulation: setup-lint ## In-memory cluster and store with a fake clock, faults between any two writes
+	@scripts/test $@
+
+contract: setup ## Real kopf, real client, real API server and S3
+	@scripts/test $@
+
+e2e: setup ## Real scheduler, kubelet, containerd, S3, Prometheus, Helm, PyTorch
+	@scripts/test $@
+
+scale: setup ## Many jobs, simulated sidecars
+	@scripts/test $@
+
+generate: ## Write every generated file anew: CRD, chart copies, docs, dashboards
+	@scripts/generate
+
+check-generated: ## Fail where a generated file differs from what the code says
+	@scripts/generate --check
+
+lock: ## Pin the requirements anew, with hashes and without index addresses
+	@scripts/lock
+
+benchmarks: setup ## Print every benchmark's JSON
+	@scripts/benchmarks
+
+clean: ## Take down the clusters that demo and tests made; caches stay
+	@python3 -m devcluster down --name rtj-demo; python3 -m devcluster down --name rtj-test
