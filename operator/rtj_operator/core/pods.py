@@ -1,0 +1,281 @@
+"""The manifest of one rank's pod: the user's template, with a sidecar and a supervisor added.
+
+Pure, plain dicts in and out, so that a field newer than this code passes through unchanged. Pod
+names are functions of (job, rank, attempt made in), so a pod made twice by mistake meets 409 and
+not a twin. Must never read a Secret's content, and must never give the trainer's container the
+store's credentials.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from rtj_api import contract, wire
+from rtj_api.v1alpha1 import JobSpec
+
+from rtj_operator.core import template as tpl
+from rtj_operator.core.probes import quiet_probes
+from rtj_operator.core.sidecar import desired_sidecar
+from rtj_operator.core.template import Manifest, Refusal, SpecRefused
+
+DEFAULT_GRACE_SECONDS = 30  # of Kubernetes
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+# Host ports of pods on the host's network: above the common services, below NodePorts (30000)
+# and the kernel's ephemeral range (32768).
+HOST_PORT_BASE = 10_000
+HOST_PORT_SPAN = 18_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The job that a pod belongs to."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSettings:
+    """What the operator's own configuration adds to every pod."""
+
+    cluster_uid: str  # UID of the namespace kube-system
+    sidecar_image: str
+    sidecar_image_pull_policy: str | None = None
+    sidecar_resources: Mapping[str, Any] | None = None
+
+
+def refusal_of(spec: JobSpec, *, owner: Owner, made_in: int = 0) -> Refusal | None:
+    """Why no pod can be made of this spec, or None."""
+    try:
+        _parts(spec, owner=owner, made_in=made_in)
+    except SpecRefused as error:
+        return error.refusal
+    return None
+
+
+def is_shared_directory(spec: JobSpec) -> bool:
+    """Whether several pods of this job write one checkpoint directory. Raises SpecRefused."""
+    mount = tpl.checkpoint_mount(tpl.pod_spec(spec.template), path=spec.checkpoint.path)
+    return mount is not None and mount.shared
+
+
+def trainer_grace_seconds(spec: JobSpec) -> int:
+    """The template's own grace, in seconds: what the trainer gets between SIGTERM and SIGKILL."""
+    grace = (spec.template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return DEFAULT_GRACE_SECONDS if grace is None else int(grace)
+
+
+def template_hash(spec: JobSpec) -> str:
+    """16 hex of SHA-256 over what the user wrote that shapes a pod.
+
+    Never over a finished pod, so that an upgrade of the operator changes no running one. Only
+    what was set counts: a default that a later version adds changes no hash.
+    """
+    wrote = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    checkpoint = dict(wrote.get("checkpoint") or {})
+    checkpoint.pop("onNoValid", None)  # read by the operator at a choice, never by a pod
+    shape = {
+        "template": wrote.get("template"),
+        "sidecar": wrote.get("sidecar"),
+        "framework": wrote.get("framework"),
+        "procsPerReplica": wrote.get("procsPerReplica"),
+        "checkpoint": checkpoint,
+    }
+    text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def run_id(spec: JobSpec, *, owner: Owner) -> str:
+    return spec.checkpoint.run_id or f"{owner.namespace}/{owner.name}"
+
+
+def status_port(spec: JobSpec, *, owner: Owner, rank: int) -> int:
+    """Port of the sidecar's HTTP server. On the host's network it differs per (job, rank)."""
+    if not (spec.template.get("spec") or {}).get("hostNetwork"):
+        return contract.PORT_STATUS
+    start = int(hashlib.sha256(owner.uid.encode()).hexdigest()[:8], 16)
+    return HOST_PORT_BASE + (start + rank) % HOST_PORT_SPAN
+
+
+def desired_pod(
+    spec: JobSpec, *, owner: Owner, rank: int, made_in: int, settings: PodSettings
+) -> Manifest:
+    """The pod of `rank`, as made in attempt `made_in`. Raises SpecRefused."""
+    parts = _parts(spec, owner=owner, made_in=made_in)
+    port = status_port(spec, owner=owner, rank=rank)
+    config = _config(
+        spec, owner=owner, rank=rank, made_in=made_in, port=port, parts=parts, settings=settings
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(spec, owner=owner, rank=rank, made_in=made_in, parts=parts),
+        "spec": _pod_spec(spec, parts=parts, config=config, settings=settings),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What was read of the template, checked."""
+
+    pod: Mapping[str, Any]
+    trainer: int  # index of the container
+    checkpoint: tpl.CheckpointMount | None
+    store_mount: Manifest | None  # of a file:// store
+    procs: int
+
+
+def _parts(spec: JobSpec, *, owner: Owner, made_in: int) -> _Parts:
+    tpl.check_name(owner.name, replicas=spec.replicas, made_in=made_in)
+    pod = tpl.pod_spec(spec.template)
+    tpl.check_template(pod)
+    index = tpl.trainer_index(pod)
+    checkpoint = tpl.checkpoint_mount(pod, path=spec.checkpoint.path)
+    return _Parts(
+        pod=pod,
+        trainer=index,
+        checkpoint=checkpoint,
+        store_mount=tpl.store_mount(pod, url=spec.checkpoint.store.url),
+        procs=spec.procs_per_replica or tpl.gpu_limit(pod["containers"][index]),
+    )
+
+
+def _metadata(spec: JobSpec, *, owner: Owner, rank: int, made_in: int, parts: _Parts) -> Manifest:
+    stated = spec.template.get("metadata") or {}
+    return {
+        "name": contract.pod_name(job=owner.name, rank=rank, made_in=made_in, job_uid=owner.uid),
+        "namespace": owner.namespace,
+        "labels": {
+            **(stated.get("labels") or {}),
+            contract.LABEL_JOB: owner.name,
+            contract.LABEL_RANK: str(rank),
+            contract.LABEL_ROLE: contract.ROLE_RANK,
+        },
+        "annotations": {
+            # `kubectl logs` and `exec` without -c mean the trainer.
+            DEFAULT_CONTAINER: parts.pod["containers"][parts.trainer]["name"],
+            **(stated.get("annotations") or {}),
+            contract.ANNOTATION_MADE_IN: str(made_in),
+            contract.ANNOTATION_TEMPLATE_HASH: template_hash(spec),
+        },
+        "ownerReferences": [
+            {
+                "apiVersion": contract.API_VERSION,
+                "kind": contract.KIND,
+                "name": owner.name,
+                "uid": owner.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+
+
+def _config(
+    spec: JobSpec,
+    *,
+    owner: Owner,
+    rank: int,
+    made_in: int,
+    port: int,
+    parts: _Parts,
+    settings: PodSettings,
+) -> wire.SidecarConfig:
+    checkpoint, store = spec.checkpoint, spec.checkpoint.store
+    return wire.SidecarConfig(
+        cluster_uid=settings.cluster_uid,
+        job_uid=owner.uid,
+        namespace=owner.namespace,
+        job=owner.name,
+        rank=rank,
+        made_in=made_in,
+        framework=spec.framework,
+        procs_per_replica=parts.procs,
+        run_id=run_id(spec, owner=owner),
+        path=checkpoint.path,
+        layout=checkpoint.layout,
+        include=list(checkpoint.include),
+        store_url=store.url,
+        store_endpoint=store.endpoint,
+        store_region=store.region,
+        resume_args=list(checkpoint.resume_args),
+        on_existing_run=checkpoint.on_existing_run,
+        drain_seconds=spec.sidecar.drain_seconds,
+        trainer_grace_seconds=trainer_grace_seconds(spec),
+        mirror=checkpoint.local.mirror,
+        keep_last=checkpoint.retention.keep_last,
+        status_port=port,
+        shared_directory=parts.checkpoint is not None and parts.checkpoint.shared,
+    )
+
+
+def _pod_spec(
+    spec: JobSpec, *, parts: _Parts, config: wire.SidecarConfig, settings: PodSettings
+) -> Manifest:
+    pod: Manifest = deepcopy(dict(parts.pod))
+    checkpoint_mounts = (
+        [dict(mount) for mount in parts.checkpoint.mounts]
+        if parts.checkpoint
+        else [{"name": contract.VOLUME_CHECKPOINTS, "mountPath": spec.checkpoint.path}]
+    )
+    pod["containers"][parts.trainer] = _trainer(
+        pod["containers"][parts.trainer],
+        extra_mounts=() if parts.checkpoint else tuple(checkpoint_mounts),
+    )
+    if parts.store_mount and parts.store_mount not in checkpoint_mounts:
+        checkpoint_mounts.append(dict(parts.store_mount))
+    sidecar = desired_sidecar(
+        spec,
+        pod=parts.pod,
+        trainer=parts.pod["containers"][parts.trainer],
+        mounts=checkpoint_mounts,
+        config=config,
+        default_image=settings.sidecar_image,
+        default_pull_policy=settings.sidecar_image_pull_policy,
+        default_resources=settings.sidecar_resources,
+    )
+    # First of all init containers: the user's own may take long, and fetching overlaps with them.
+    pod["initContainers"] = [sidecar, *(pod.get("initContainers") or [])]
+    pod["volumes"] = [*(pod.get("volumes") or []), *_volumes(own_checkpoints=not parts.checkpoint)]
+    # A container that the kernel killed for memory comes back in the same pod, with its files.
+    pod["restartPolicy"] = "OnFailure"
+    pod["terminationGracePeriodSeconds"] = trainer_grace_seconds(spec) + spec.sidecar.drain_seconds
+    pod.setdefault("automountServiceAccountToken", False)
+    return pod
+
+
+def _trainer(container: Manifest, *, extra_mounts: tuple[Manifest, ...]) -> Manifest:
+    container["command"] = [contract.SUPERVISE, "--", *container["command"]]
+    names = {entry.get("name") for entry in container.get("env") or []}
+    ours = {"PYTHONUNBUFFERED": "1", "PET_MAX_RESTARTS": "0"}
+    container["env"] = [
+        *(container.get("env") or []),
+        *({"name": key, "value": value} for key, value in ours.items() if key not in names),
+    ]
+    container["volumeMounts"] = [
+        *(container.get("volumeMounts") or []),
+        {"name": contract.VOLUME_RUN, "mountPath": contract.MOUNT_RUN},
+        *extra_mounts,
+    ]
+    # The supervisor says there how the container ended; both sides rely on the default path.
+    container.pop("terminationMessagePath", None)
+    quiet_probes(container)
+    return container
+
+
+def _volumes(*, own_checkpoints: bool) -> list[Manifest]:
+    field = f"metadata.annotations['{contract.ANNOTATION_DIRECTIVE}']"
+    directive = {"path": "directive", "fieldRef": {"fieldPath": field}}
+    volumes: list[Manifest] = [
+        {"name": contract.VOLUME_RUN, "emptyDir": {}},
+        {"name": contract.VOLUME_PODINFO, "downwardAPI": {"items": [directive]}},
+    ]
+    if own_checkpoints:
+        volumes.append({"name": contract.VOLUME_CHECKPOINTS, "emptyDir": {}})
+    return volumes

@@ -1,0 +1,156 @@
+"""The sidecar's container: the only one that gets the store's credentials.
+
+A native sidecar and the first init container: its start-up probe passes as soon as it has
+installed the supervisor, so the pod's own start waits for nothing else. Must never ask for a
+capability beyond those it needs to hand files to the trainer's user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rtj_api import contract, wire
+from rtj_api.v1alpha1 import JobSpec
+
+from rtj_operator.core.template import Manifest
+
+# Of a Guaranteed pod: all four stated, and a whole CPU for nodes that pin CPUs.
+GUARANTEED = {
+    "requests": {"cpu": "1", "memory": "1Gi"},
+    "limits": {"cpu": "1", "memory": "1Gi"},
+}
+# Of any other pod: no CPU limit, which would only throttle uploads and the way back to work.
+BURSTABLE = {"requests": {"cpu": "250m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}
+FILE_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
+STARTUP_SECONDS = 120
+
+
+def desired_sidecar(
+    spec: JobSpec,
+    *,
+    pod: Mapping[str, Any],
+    trainer: Mapping[str, Any],
+    mounts: Sequence[Manifest],
+    config: wire.SidecarConfig,
+    default_image: str,
+    default_pull_policy: str | None,
+    default_resources: Mapping[str, Any] | None,
+) -> Manifest:
+    """The container, as it stands in `initContainers[0]`."""
+    wanted = spec.sidecar
+    port = config.status_port
+    on_host = bool(pod.get("hostNetwork"))
+    container: Manifest = {
+        "name": contract.CONTAINER_SIDECAR,
+        "image": wanted.image or default_image,
+        "restartPolicy": "Always",
+        "env": _environment(spec, trainer=trainer, mounts=mounts, config=config),
+        "startupProbe": {
+            "httpGet": {"path": contract.PATH_HEALTH, "port": port},
+            "periodSeconds": 1,
+            "timeoutSeconds": 1,
+            "failureThreshold": STARTUP_SECONDS,
+        },
+        "resources": _resources(spec, pod=pod, default=default_resources),
+        "securityContext": _security_context(pod=pod, trainer=trainer),
+        "volumeMounts": [
+            {"name": contract.VOLUME_RUN, "mountPath": contract.MOUNT_RUN},
+            {"name": contract.VOLUME_PODINFO, "mountPath": contract.MOUNT_PODINFO},
+            *mounts,
+        ],
+    }
+    if not on_host:  # a declared port is reserved on the node, and pods could not share one
+        container["ports"] = [{"name": contract.PORT_STATUS_NAME, "containerPort": port}]
+    policy = wanted.image_pull_policy or default_pull_policy
+    if policy:
+        container["imagePullPolicy"] = str(policy)
+    env_from = [dict(source) for source in wanted.env_from]
+    if spec.checkpoint.store.credentials_secret:
+        env_from.insert(0, {"secretRef": {"name": spec.checkpoint.store.credentials_secret}})
+    if env_from:
+        container["envFrom"] = env_from
+    return container
+
+
+def _environment(
+    spec: JobSpec,
+    *,
+    trainer: Mapping[str, Any],
+    mounts: Sequence[Manifest],
+    config: wire.SidecarConfig,
+) -> list[Manifest]:
+    facts = {
+        contract.ENV_POD_UID: "metadata.uid",
+        contract.ENV_POD_NAME: "metadata.name",
+        contract.ENV_POD_IP: "status.podIP",
+        contract.ENV_NODE_NAME: "spec.nodeName",
+    }
+    ours: list[Manifest] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in facts.items()
+    ]
+    # `$$` is Kubernetes' way to write a `$` that it must not expand: resumeArgs hold $(RTJ_…).
+    text = config.dump_json().replace("$(", "$$(")
+    ours.append({"name": contract.ENV_CONFIG, "value": text})
+    names = {entry["name"] for entry in ours}
+    users = [dict(entry) for entry in spec.sidecar.env if entry.get("name") not in names]
+    names |= {entry.get("name") for entry in users}
+    needed = _names_in_sub_paths(mounts) - names
+    # A subPathExpr is expanded from the environment of the container that mounts.
+    copied = [dict(e) for e in trainer.get("env") or [] if e.get("name") in needed]
+    return [*copied, *users, *ours]
+
+
+def _names_in_sub_paths(mounts: Sequence[Manifest]) -> set[str]:
+    text = " ".join(str(mount.get("subPathExpr", "")) for mount in mounts)
+    return set(re.findall(r"\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)", text))
+
+
+def _resources(
+    spec: JobSpec, *, pod: Mapping[str, Any], default: Mapping[str, Any] | None
+) -> Manifest:
+    if spec.sidecar.resources is not None:
+        limits = dict(spec.sidecar.resources.limits)
+        requests = {**limits, **spec.sidecar.resources.requests}
+        return {"limits": limits, "requests": requests}
+    if default:
+        return {**default}
+    kind = GUARANTEED if is_guaranteed(pod) else BURSTABLE
+    return {key: dict(value) for key, value in kind.items()}
+
+
+def is_guaranteed(pod: Mapping[str, Any]) -> bool:
+    """Whether the template alone makes a pod of QoS class Guaranteed (Kubernetes' rule)."""
+    containers = [*pod["containers"], *(pod.get("initContainers") or [])]
+    for container in containers:
+        resources = container.get("resources") or {}
+        limits = resources.get("limits") or {}
+        requests = resources.get("requests") or {}
+        for name in ("cpu", "memory"):
+            if name not in limits or requests.get(name, limits[name]) != limits[name]:
+                return False
+    return True
+
+
+def _security_context(*, pod: Mapping[str, Any], trainer: Mapping[str, Any]) -> Manifest:
+    of_pod = pod.get("securityContext") or {}
+    of_trainer = trainer.get("securityContext") or {}
+    user = of_trainer.get("runAsUser", of_pod.get("runAsUser"))
+    group = of_trainer.get("runAsGroup", of_pod.get("runAsGroup"))
+    context: Manifest = {
+        "allowPrivilegeEscalation": False,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "capabilities": {"drop": ["ALL"]},
+    }
+    if user:
+        context["runAsUser"] = user
+        context["runAsNonRoot"] = True
+        if group is not None:
+            context["runAsGroup"] = group
+        return context
+    # The trainer's user is its image's: unknown here. Files are handed to it by its number.
+    context |= {"runAsUser": 0, "runAsGroup": group or 0, "runAsNonRoot": False}
+    context["capabilities"]["add"] = list(FILE_CAPABILITIES)
+    return context

@@ -1,0 +1,296 @@
+"""Read a user's pod template: which container trains, where it saves, what cannot work.
+
+Everything that would make a pod that can never do its work is refused here, before any pod is
+made, with the field and the remedy. Must never drop a field it does not know, and must never do
+I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Any, NoReturn
+
+from rtj_api import contract
+from rtj_api.reasons import Reason
+
+Manifest = dict[str, Any]
+
+MAX_LABEL = 63  # a label's value, and a hostname (RFC 1123)
+ATTEMPT_DIGITS = 5  # room kept in a pod's name, so that a job cannot outgrow it in its life
+PATHS_NOT_FOR_CHECKPOINTS = ("/proc", "/sys", "/dev", contract.MOUNT_RUN, contract.MOUNT_PODINFO)
+READ_ONLY_SOURCES = ("configMap", "secret", "downwardAPI", "projected", "image")
+OWN_VOLUMES = (contract.VOLUME_RUN, contract.VOLUME_PODINFO, contract.VOLUME_CHECKPOINTS)
+# One volume of these kinds is the same directory in every pod of the gang that names it.
+SHARED_SOURCES = ("persistentVolumeClaim", "nfs", "cephfs", "glusterfs", "azureFile", "csi")
+OWN_TO_A_POD = ("metadata.name", "metadata.uid", "status.podIP")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no pod can be made of this spec. The message names the field and the remedy."""
+
+    reason: Reason
+    message: str
+
+
+class SpecRefused(Exception):
+    """Raised by everything here that finds a spec it cannot work with."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(f"{refusal.reason}: {refusal.message}")
+        self.refusal = refusal
+
+
+def refuse(reason: Reason, message: str) -> NoReturn:
+    raise SpecRefused(Refusal(reason=reason, message=message))
+
+
+def name_limit(*, replicas: int, made_in: int = 0) -> int:
+    """Longest job name whose pods' names still fit a label and a hostname, in characters."""
+    rank_digits = len(str(max(replicas - 1, 0)))
+    attempt_digits = max(ATTEMPT_DIGITS, len(str(made_in)))
+    return MAX_LABEL - (1 + rank_digits) - (1 + attempt_digits) - (1 + 4)
+
+
+def check_name(name: str, *, replicas: int, made_in: int = 0) -> None:
+    limit = name_limit(replicas=replicas, made_in=made_in)
+    if len(name) > limit:
+        refuse(
+            Reason.NAME_TOO_LONG,
+            f"metadata.name has {len(name)} characters; with spec.replicas={replicas} a name may "
+            f"have {limit}, so that <name>-<rank>-<attempt>-<id> fits the 63 of a pod's hostname "
+            f"and labels. Make the job again under a shorter name; set spec.checkpoint.runID to "
+            f"go on with the same run.",
+        )
+
+
+def pod_spec(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = template.get("spec")
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("containers"), list):
+        refuse(
+            Reason.INVALID_SPEC,
+            "spec.template.spec.containers is missing. State the container that trains.",
+        )
+    for kind in ("containers", "initContainers", "volumes"):
+        entries = spec.get(kind) or []
+        if not isinstance(entries, list) or not all(
+            isinstance(entry, Mapping) and isinstance(entry.get("name"), str) for entry in entries
+        ):
+            refuse(
+                Reason.INVALID_SPEC,
+                f"spec.template.spec.{kind} must be a list of objects that each have a name.",
+            )
+    return spec
+
+
+def trainer_index(spec: Mapping[str, Any]) -> int:
+    """Index of the trainer in `containers`: the one named `trainer`, or the only one."""
+    names = [container["name"] for container in spec["containers"]]
+    if contract.CONTAINER_TRAINER in names:
+        return names.index(contract.CONTAINER_TRAINER)
+    if len(names) == 1:
+        return 0
+    refuse(
+        Reason.TRAINER_CONTAINER_AMBIGUOUS,
+        f"spec.template.spec.containers holds {', '.join(names) or 'none'}; none is named "
+        f"`{contract.CONTAINER_TRAINER}`. Give the one that trains that name.",
+    )
+
+
+def check_template(spec: Mapping[str, Any]) -> None:
+    """Refuse what cannot work whatever the checkpoint path is."""
+    index = trainer_index(spec)
+    trainer = spec["containers"][index]
+    where = f"spec.template.spec.containers[{index}]"
+    command = trainer.get("command")
+    if not command:
+        refuse(
+            Reason.COMMAND_MISSING,
+            f"{where}.command is missing. The operator starts the trainer itself and cannot read "
+            f'the image\'s entrypoint: write it out, for example command: ["python", "train.py"].',
+        )
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        refuse(Reason.INVALID_SPEC, f"{where}.command must be a list of strings.")
+    if spec.get("hostPID"):
+        refuse(
+            Reason.INVALID_SPEC,
+            "spec.template.spec.hostPID is true: the supervisor could not tell the trainer's "
+            "processes from the node's. Remove it.",
+        )
+    _check_names(spec)
+    for mount in trainer.get("volumeMounts") or []:
+        for ours in (contract.MOUNT_RUN, contract.MOUNT_PODINFO):
+            if _within(str(mount.get("mountPath", "")), ours):
+                refuse(
+                    Reason.INVALID_SPEC,
+                    f"{where}.volumeMounts: {mount.get('mountPath')} is taken; {ours} belongs to "
+                    f"the operator. Mount it elsewhere.",
+                )
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        if "grpc" in (trainer.get(probe) or {}):
+            refuse(
+                Reason.INVALID_SPEC,
+                f"{where}.{probe}.grpc cannot be asked only while the trainer runs. "
+                f"Use exec, httpGet or tcpSocket.",
+            )
+
+
+def _check_names(spec: Mapping[str, Any]) -> None:
+    for kind in ("containers", "initContainers"):
+        for number, container in enumerate(spec.get(kind) or []):
+            if container["name"] == contract.CONTAINER_SIDECAR:
+                refuse(
+                    Reason.INVALID_SPEC,
+                    f"spec.template.spec.{kind}[{number}].name {contract.CONTAINER_SIDECAR} is "
+                    f"the operator's. Rename it.",
+                )
+    for number, volume in enumerate(spec.get("volumes") or []):
+        if volume["name"] in OWN_VOLUMES:
+            refuse(
+                Reason.INVALID_SPEC,
+                f"spec.template.spec.volumes[{number}].name {volume['name']} is the operator's. "
+                f"Rename it.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMount:
+    """The trainer's mounts that hold its checkpoints, to be copied whole into the sidecar."""
+
+    mounts: tuple[Manifest, ...]  # at or above the path first, then those below it
+    shared: bool  # several pods see the same directory
+
+
+def checkpoint_mount(spec: Mapping[str, Any], *, path: str) -> CheckpointMount | None:
+    """The user's mounts at, above and below `path`; None when the pod needs a volume of ours."""
+    clean = normpath(path)
+    if not path.startswith("/") or clean == "/":
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.checkpoint.path {path!r} must be an absolute directory below /.",
+        )
+    for taken in PATHS_NOT_FOR_CHECKPOINTS:
+        if _within(clean, taken):
+            refuse(
+                Reason.INVALID_SPEC,
+                f"spec.checkpoint.path {path} lies in {taken}, which is not for checkpoints. "
+                f"Choose another directory.",
+            )
+    index = trainer_index(spec)
+    mounts = list(spec["containers"][index].get("volumeMounts") or [])
+    above = mount_at(mounts, path=clean)
+    below = [m for m in mounts if m is not above and _within(str(m.get("mountPath")), clean)]
+    if above is None:
+        if not below:
+            return None
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.template.spec.containers[{index}].volumeMounts mounts "
+            f"{below[0].get('mountPath')} below spec.checkpoint.path {path}, and nothing at it. "
+            f"Mount a volume at {path} too, or move the path.",
+        )
+    volume = volume_named(spec, str(above.get("name")))
+    _check_writable(above, volume=volume, path=path, index=index)
+    return CheckpointMount(
+        mounts=(dict(above), *map(dict, below)),
+        shared=_shared(above, volume, trainer=spec["containers"][index]),
+    )
+
+
+def mount_at(mounts: Iterable[Mapping[str, Any]], *, path: str) -> Mapping[str, Any] | None:
+    """The deepest mount at or above `path`."""
+    holding = [m for m in mounts if _within(normpath(path), str(m.get("mountPath", "")))]
+    return max(holding, key=lambda m: len(normpath(str(m["mountPath"]))), default=None)
+
+
+def volume_named(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    for volume in spec.get("volumes") or []:
+        if volume["name"] == name:
+            return dict(volume)
+    refuse(
+        Reason.INVALID_SPEC,
+        f"spec.template.spec.volumes has no volume named {name!r}, which a volumeMount of the "
+        f"trainer names.",
+    )
+
+
+def _check_writable(
+    mount: Mapping[str, Any], *, volume: Mapping[str, Any], path: str, index: int
+) -> None:
+    name = volume["name"]
+    where = f"spec.template.spec.containers[{index}].volumeMounts[{mount.get('mountPath')}]"
+    if mount.get("readOnly"):
+        refuse(
+            Reason.PATH_NOT_WRITABLE,
+            f"spec.checkpoint.path {path} lies on {where}, which is readOnly. Remove readOnly, or "
+            f"choose a path on a writable volume.",
+        )
+    for kind in READ_ONLY_SOURCES:
+        if kind in volume:
+            refuse(
+                Reason.PATH_NOT_WRITABLE,
+                f"spec.checkpoint.path {path} lies on volume {name}, a {kind}, which is always "
+                f"read-only. Choose a path on another volume.",
+            )
+    for kind, source in volume.items():
+        if isinstance(source, Mapping) and source.get("readOnly"):
+            refuse(
+                Reason.PATH_NOT_WRITABLE,
+                f"spec.checkpoint.path {path} lies on volume {name}, whose {kind}.readOnly is "
+                f"true. Remove it, or choose a path on a writable volume.",
+            )
+
+
+def _shared(
+    mount: Mapping[str, Any], volume: Mapping[str, Any], *, trainer: Mapping[str, Any]
+) -> bool:
+    expression = str(mount.get("subPathExpr", ""))
+    for entry in trainer.get("env") or []:
+        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+        own = field in OWN_TO_A_POD or contract.LABEL_RANK in field
+        if own and f"$({entry.get('name')})" in expression:
+            return False  # each pod has its own directory of one volume
+    return any(kind in volume for kind in SHARED_SOURCES)
+
+
+def _within(path: str, directory: str) -> bool:
+    inner, outer = normpath(path), normpath(directory)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def gpu_limit(container: Mapping[str, Any]) -> int:
+    """GPUs that one pod's trainer gets: the sum over `<vendor>/gpu` limits, at least 1."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    count = 0
+    for name, quantity in limits.items():
+        if str(name).endswith("/gpu"):
+            try:
+                count += int(quantity)
+            except ValueError:
+                refuse(
+                    Reason.INVALID_SPEC,
+                    f"resources.limits.{name} of the trainer is {quantity!r}; it must be a whole "
+                    f"number. Correct it, or state spec.procsPerReplica.",
+                )
+    return max(count, 1)
+
+
+def store_mount(spec: Mapping[str, Any], *, url: str) -> Manifest | None:
+    """The trainer's mount that holds a file:// store; None for a store reached by network."""
+    if not url.startswith("file://"):
+        return None
+    directory = url.removeprefix("file://")
+    index = trainer_index(spec)
+    mount = mount_at(spec["containers"][index].get("volumeMounts") or [], path=directory)
+    if mount is None:
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.checkpoint.store.url {url} names a directory that no volumeMount of "
+            f"spec.template.spec.containers[{index}] holds. Mount a volume that all pods share "
+            f"there.",
+        )
+    volume = volume_named(spec, str(mount.get("name")))
+    _check_writable(mount, volume=volume, path=directory, index=index)
+    return dict(mount)
