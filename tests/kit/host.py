@@ -1,0 +1,48 @@
+"""Processes of containers, seen from the machine that all nodes of a devcluster share.
+
+For faults that a container cannot do to itself (SIGKILL of its PID 1). Signals only processes
+whose cgroup carries the id of the one container it was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+
+def container_id(pod: dict[str, Any], container: str) -> str:
+    """The runtime's id of that container now; KeyError where it has none."""
+    status = pod["status"]
+    for row in status.get("containerStatuses", []) + status.get("initContainerStatuses", []):
+        if row["name"] == container and row.get("containerID"):
+            return str(row["containerID"]).split("//", 1)[1]
+    raise KeyError(f"{pod['metadata']['name']} has no running container {container}")
+
+
+def processes(identity: str) -> dict[int, int]:
+    """Process id on the machine -> process id inside its own namespace."""
+    found: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if identity not in (entry / "cgroup").read_text():
+                continue
+            status = (entry / "status").read_text()
+        except OSError:
+            continue
+        line = next(row for row in status.splitlines() if row.startswith("NSpid:"))
+        found[int(entry.name)] = int(line.split()[-1])
+    return found
+
+
+def kill_container(pod: dict[str, Any], container: str) -> int:
+    """SIGKILL to PID 1 of that container, as a crash would be; returns its id on the machine."""
+    identity = container_id(pod, container)
+    for outer, inner in processes(identity).items():
+        if inner == 1:
+            os.kill(outer, signal.SIGKILL)
+            return outer
+    raise KeyError(f"no process 1 in container {container} of {pod['metadata']['name']}")

@@ -1,0 +1,171 @@
+"""One ResumableTrainingJob on a real cluster, seen and hurt as a person would.
+
+Faults here are real: a process killed with SIGKILL, a pod deleted by kubectl, an eviction by the
+API. Must never reach into the operator or the sidecar by any way that a user has not.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from rtj_api import contract
+
+from kit import host
+from kit.kube import Kube, KubectlError, wait_for
+
+KIND = f"{contract.PLURAL}.{contract.GROUP}"
+KILL_TRAINER = """
+import json, os, signal, sys
+state = json.load(open("/rtj/run/supervisor.json"))
+pid = state["trainer"]["pid"]
+os.kill(pid, getattr(signal, sys.argv[1]))
+print(pid)
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The handle of one applied job."""
+
+    kube: Kube
+    name: str
+
+    def get(self) -> dict[str, Any]:
+        return self.kube.get(KIND, self.name)
+
+    def status(self) -> dict[str, Any]:
+        return self.get().get("status") or {}
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Its pods that are not being deleted, by rank."""
+        found = self.kube.list("pods", selector=f"{contract.LABEL_JOB}={self.name}")
+        alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(alive, key=lambda pod: int(pod["metadata"]["labels"][contract.LABEL_RANK]))
+
+    def pod(self, rank: int) -> dict[str, Any]:
+        for pod in self.pods():
+            if pod["metadata"]["labels"][contract.LABEL_RANK] == str(rank):
+                return pod
+        raise KeyError(f"no pod of rank {rank}")
+
+    def pod_name(self, rank: int) -> str:
+        return str(self.pod(rank)["metadata"]["name"])
+
+    def node(self, rank: int) -> str:
+        return str(self.pod(rank)["spec"]["nodeName"])
+
+    def condition(self, type_: str) -> dict[str, Any]:
+        return next(c for c in self.status().get("conditions", []) if c["type"] == type_)
+
+    def events(self) -> list[dict[str, Any]]:
+        selector = f"involvedObject.name={self.name},involvedObject.kind={contract.KIND}"
+        out = self.kube.run("get", "events", "-o", "json", "--field-selector", selector)
+        return json.loads(out)["items"]
+
+    def log(self, rank: int, *, container: str = "trainer") -> str:
+        return self.kube.run("logs", self.pod_name(rank), "-c", container)
+
+    def report(self, rank: int) -> dict[str, Any]:
+        """The sidecar's report, from the host: it can reach the pods' addresses."""
+        address = self.pod(rank)["status"]["podIP"]
+        url = f"http://{address}:{contract.PORT_STATUS}{contract.PATH_STATUS}"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return json.load(answer)
+
+    def wait_status(self, what: str, look, *, within: float = 120) -> dict[str, Any]:
+        """The status once `look(status)` holds."""
+
+        def once() -> dict[str, Any] | None:
+            status = self.status()
+            return status if look(status) else None
+
+        try:
+            return wait_for(once, within=within, what=f"{self.name}: {what}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
+
+    def wait_phase(self, *phases: str, within: float = 120) -> dict[str, Any]:
+        return self.wait_status(
+            f"phase {phases}", lambda s: s.get("phase") in phases, within=within
+        )
+
+    def wait_step(self, step: int, *, within: float = 120) -> None:
+        """Until some rank has printed that step or a later one in its running trainer."""
+
+        def look() -> bool:
+            found = self.report(0).get("progress", {}).get("step")
+            return found is not None and found >= step
+
+        try:
+            wait_for(look, within=within, what=f"{self.name} at step {step}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
+
+    def wait_durable(self, step: int, *, within: float = 120) -> dict[str, Any]:
+        return self.wait_status(
+            f"durable step {step}",
+            lambda s: ((s.get("checkpoint") or {}).get("lastDurableStep") or -1) >= step,
+            within=within,
+        )
+
+    def wait_training(self, attempt: int, *, within: float = 180) -> None:
+        """Until every rank's sidecar says that it trains in that attempt or a later one."""
+
+        def look() -> bool:
+            reports = [self.report(rank) for rank in range(self.get()["spec"]["replicas"])]
+            return all(r["attempt"] >= attempt and r["phase"] == "Training" for r in reports)
+
+        try:
+            wait_for(look, within=within, what=f"{self.name} training in attempt {attempt}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
+
+    def kill_trainer(self, rank: int, *, signal: str = "SIGKILL") -> None:
+        self.kube.exec(self.pod_name(rank), "python3", "-c", KILL_TRAINER, signal)
+
+    def kill_sidecar(self, rank: int) -> None:
+        """kill -9 of the sidecar, from the machine that the nodes share."""
+        host.kill_container(self.pod(rank), contract.CONTAINER_SIDECAR)
+
+    def evict(self, rank: int) -> None:
+        name = self.pod_name(rank)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": self.kube.namespace},
+        }
+        path = f"/api/v1/namespaces/{self.kube.namespace}/pods/{name}/eviction"
+        self.kube.run("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+
+    def request(self, *, id: str, action: str, save: str | None = None) -> None:
+        wish = {"id": id, "action": action} | ({"save": save} if save else {})
+        value = f"{contract.ANNOTATION_REQUEST}={json.dumps(wish)}"
+        self.kube.run("annotate", KIND, self.name, "--overwrite", value)
+
+    def delete(self) -> None:
+        self.kube.run("delete", KIND, self.name, "--ignore-not-found")
+
+    def describe(self) -> str:
+        """Everything a person would look at, for a failed test's message."""
+        parts = []
+        for arguments in (
+            ("get", KIND, self.name, "-o", "jsonpath={.status}"),
+            ("get", "pods", "-o", "wide"),
+            ("get", "events", "--sort-by=.lastTimestamp"),
+        ):
+            try:
+                parts.append(self.kube.run(*arguments)[-6000:])
+            except KubectlError as error:
+                parts.append(str(error))
+        for rank in (0, 1):
+            for container in ("trainer", "rtj-sidecar"):
+                try:
+                    name = self.pod_name(rank)
+                    tail = self.kube.run("logs", name, "-c", container, "--tail=25")
+                    parts.append(f"--- {name} {container}\n{tail}")
+                except (KubectlError, KeyError) as error:
+                    parts.append(f"--- rank {rank} {container}: {error}")
+        return "\n".join(parts)

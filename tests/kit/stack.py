@@ -1,0 +1,148 @@
+"""The whole product on a real cluster: cluster, S3, images, the operator by Helm.
+
+What the e2e tests, the benchmarks and `make demo` stand on. A cluster of the given name is reused
+when it is up (so that a tier starts in seconds), and is taken down only by whoever made it. Set
+RTJ_TEST_KUBECONFIG to use a cluster of your own (kind and the like); then images must be loaded
+there already and node faults are skipped loudly.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from devcluster import Cluster
+from kit import images, tools
+from kit.kube import Kube, kube_of, wait_for
+from kit.s3 import S3Server
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "resumable-training-operator"
+OPERATOR_NAMESPACE = "rtj-system"
+RELEASE = "rtj"
+SECRET = "s3-credentials"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One cluster with the operator running and an S3 server that its pods can reach."""
+
+    cluster: Cluster
+    kube: Kube  # default namespace
+    s3: S3Server
+    host_address: str
+
+    @property
+    def operator(self) -> Kube:
+        return self.kube.within(OPERATOR_NAMESPACE)
+
+    def namespace(self, name: str) -> Kube:
+        """A new namespace with the store's credentials in a Secret."""
+        there = self.kube.make_namespace(name)
+        there.apply(credentials_secret(self.s3))
+        return there
+
+    def operator_pod(self) -> str:
+        """Name of the running operator pod that is ready."""
+
+        def look() -> str | None:
+            for pod in self.operator.list("pods", selector="app.kubernetes.io/component=operator"):
+                ready = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
+                if ready.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
+                    return pod["metadata"]["name"]
+            return None
+
+        return wait_for(look, within=120, what="a ready operator pod")
+
+
+def credentials_secret(s3: S3Server, *, name: str = SECRET) -> dict:
+    encode = lambda text: base64.b64encode(text.encode()).decode()  # noqa: E731
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "data": {
+            "AWS_ACCESS_KEY_ID": encode(s3.access_key),
+            "AWS_SECRET_ACCESS_KEY": encode(s3.secret_key),
+        },
+    }
+
+
+def say_plainly(text: str) -> None:
+    print(f"==> {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def stack(
+    *,
+    name: str,
+    nodes: int = 3,
+    gpus: int = 2,
+    keep: bool = False,
+    say: Say = say_plainly,
+    buckets: tuple[str, ...] = ("checkpoints",),
+    helm_values: tuple[str, ...] = (),
+    cluster_options: dict | None = None,
+) -> Iterator[Stack]:
+    """Bring everything up; on leaving, take down what was made unless `keep`."""
+    cluster = Cluster(name)
+    say(f"cluster {name}: {nodes} nodes, {gpus} fake GPUs each")
+    cluster.up(nodes=nodes, gpus=gpus, **(cluster_options or {}))
+    try:
+        facts = cluster.status()
+        kube = kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
+        say("images into the nodes")
+        operator, sidecar = images.build("operator"), images.build("sidecar")
+        for image in (images.base_archive(), operator.archive, sidecar.archive):
+            cluster.load(image)
+        with S3Server(address=facts["hostAddress"], buckets=buckets) as s3:
+            say(f"S3 server at {s3.endpoint}")
+            say("operator by Helm")
+            install(
+                kubeconfig=facts["kubeconfig"],
+                operator_image=operator.reference,
+                sidecar_image=sidecar.reference,
+                values=helm_values,
+            )
+            made = Stack(cluster=cluster, kube=kube, s3=s3, host_address=facts["hostAddress"])
+            made.operator_pod()
+            yield made
+    finally:
+        if not keep:
+            say(f"taking cluster {name} down")
+            cluster.down()
+
+
+def install(
+    *, kubeconfig: str, operator_image: str, sidecar_image: str, values: tuple[str, ...] = ()
+) -> None:
+    """`helm upgrade --install`, as a user does it; raises with what helm said."""
+    repository, _, tag = operator_image.rpartition(":")
+    settings = (
+        f"image.repository={repository}",
+        f"image.tag={tag}",
+        "image.pullPolicy=IfNotPresent",
+        f"sidecar.image={sidecar_image}",
+        *values,
+    )
+    command = [str(tools.helm()), "upgrade", "--install", RELEASE, str(CHART)]
+    command += ["--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--wait"]
+    command += ["--timeout", "180s"]
+    for setting in settings:
+        command += ["--set", setting]
+    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise RuntimeError(f"helm could not install the operator: {done.stderr.strip()}")
+
+
+def with_namespace(made: Stack, namespace: str) -> Stack:
+    """The same stack with another default namespace."""
+    return replace(made, kube=made.kube.within(namespace))
