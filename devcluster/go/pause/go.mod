@@ -1,0 +1,3 @@
+module devcluster/pause
+
+go 1.24
