@@ -1,0 +1,123 @@
+"""The sidecar's end of the small files between it and the supervisor.
+
+Everything is written whole and renamed, so either side may die between any two writes. Must never
+assume that the supervisor has seen a file: it acknowledges in supervisor.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from rtj_api import contract
+from rtj_api.wire import Go, Release, Stop, SuperviseConfig, SupervisorState, TrainerState, Wire
+
+_HERE = Path(__file__).parent
+
+
+def write_whole(path: Path, text: str, *, flush: bool = False) -> None:
+    """Replace a file so that a reader sees the old or the new text. Raises OSError."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        if flush:
+            file.flush()
+            os.fsync(file.fileno())
+    os.chmod(temporary, 0o644)
+    os.rename(temporary, path)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorLink:
+    """`root` is the directory that the trainer's container sees as /rtj."""
+
+    root: Path
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def executable(self) -> Path:
+        return self.root / "bin" / "supervise"
+
+    def install(self, config: SuperviseConfig) -> None:
+        """Put the supervisor where the trainer's command expects it. Raises OSError.
+
+        Its user may be another than ours, so both directories are open to all. The executables are
+        renamed into place: the trainer's container may start at any moment.
+        """
+        binaries = self.root / "bin"
+        for directory in (binaries, self.run):
+            directory.mkdir(parents=True, exist_ok=True)
+            os.chmod(directory, 0o777 if directory == self.run else 0o755)
+        write_whole(self.run / contract.FILE_SUPERVISE_CONFIG, config.dump_json())
+        self.beat()
+        for source, name in (("supervise.py", "supervise.py"), ("supervise.sh", "supervise")):
+            temporary = binaries / f"{name}.tmp"
+            shutil.copyfile(_HERE / source, temporary)
+            os.chmod(temporary, 0o755)
+            os.rename(temporary, binaries / name)
+
+    def beat(self) -> None:
+        """Tell the supervisor that somebody still looks after the saves."""
+        path = self.run / contract.FILE_BEAT
+        with open(path, "a", encoding="utf-8"):
+            os.utime(path)
+
+    def go(self, message: Go) -> None:
+        self._write(contract.FILE_GO, message)
+
+    def stop(self, message: Stop) -> None:
+        self._write(contract.FILE_STOP, message)
+
+    def release(self, message: Release) -> None:
+        self._write(contract.FILE_RELEASE, message)
+
+    def _write(self, name: str, message: Wire) -> None:
+        write_whole(self.run / name, message.dump_json())
+
+    def told_to_go(self) -> int:
+        """The attempt of the last go, 0 if there was none: the truth about "after go"."""
+        try:
+            return int(json.loads((self.run / contract.FILE_GO).read_text())["attempt"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
+    def unsupervised(self) -> bool:
+        """Whether the trainer's image had no Python, so that the command runs on its own."""
+        return (self.run / contract.FILE_UNSUPERVISED).exists()
+
+    def state(self) -> SupervisorState | None:
+        """What the supervisor last published, None before its first word."""
+        try:
+            text = (self.run / contract.FILE_SUPERVISOR).read_text(encoding="utf-8")
+            return SupervisorState.model_validate_json(text)
+        except (OSError, ValidationError):
+            return None
+
+    def state_changed(self, seen: tuple[int, int] | None) -> tuple[int, int] | None:
+        """The file's present identity if it is not `seen`, else None: cheap enough for a poll."""
+        try:
+            status = os.stat(self.run / contract.FILE_SUPERVISOR)
+        except OSError:
+            return None
+        now = (status.st_ino, status.st_mtime_ns)
+        return now if now != seen else None
+
+
+def is_stopped(state: SupervisorState | None, *, up_to: int) -> bool:
+    """Whether no trainer of an attempt up to that one runs here or will be started.
+
+    A supervisor that has not spoken yet proves nothing: it may be about to read an older go.json.
+    """
+    return (
+        state is not None
+        and state.stopped_attempt >= up_to
+        and state.trainer.state is not TrainerState.RUNNING
+        and state.lingering == 0
+    )
