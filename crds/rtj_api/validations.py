@@ -17,13 +17,14 @@ from rtj_api.contract import (
     GROUP,
     MOUNT_PODINFO,
     MOUNT_RUN,
+    VOLUME_CHECKPOINTS,
     VOLUME_PODINFO,
     VOLUME_RUN,
 )
 
-MAX_NAME_LENGTH: Final = 46
-"""Of the job's name. The longest pod name, which is also its hostname and must fit in 63, adds
-`-<rank, 4 digits>-<attempt, 6 digits>-<4 hex>`."""
+MAX_NAME_AND_RANK: Final = 51
+"""Characters of the job's name and its highest rank. A pod's name is also its hostname, which has
+at most 63, and adds three dashes, 5 digits of an attempt and 4 hex."""
 
 MAX_CONTAINERS: Final = 16
 MAX_ARGUMENT_BYTES: Final = 32_768
@@ -46,8 +47,12 @@ def rules(*found: Rule) -> dict[str, Any]:
     return {"x-kubernetes-validations": [rule.dump() for rule in found]}
 
 
-def immutable(name: str, *, remedy: str) -> Rule:
-    return Rule(f"{name}-immutable", "self == oldSelf", f"{name} cannot be changed: {remedy}")
+def immutable(field: str, *, remedy: str) -> Rule:
+    return Rule(
+        f"{field.lower().replace('.', '-')}-immutable",
+        "self == oldSelf",
+        f"{field} cannot be changed: {remedy}",
+    )
 
 
 _SAME_RUN = (
@@ -73,9 +78,11 @@ PRESERVED_ITEMS_WITH_NAME: Final[dict[str, Any]] = {
 JOB: Final = (
     Rule(
         "name-length",
-        f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
-        f"metadata.name may have at most {MAX_NAME_LENGTH} characters, because pods are named "
-        "<name>-<rank>-<attempt>-<id> and a hostname has at most 63: choose a shorter name",
+        f"size(self.metadata.name) + size(string(self.spec.replicas - 1)) <= {MAX_NAME_AND_RANK}",
+        f"metadata.name is too long: with the digits of the highest rank it may have "
+        f"{MAX_NAME_AND_RANK} characters, because pods are named <name>-<rank>-<attempt>-<id> and "
+        "a hostname has at most 63. Choose a shorter name; set checkpoint.runID to go on with a "
+        "run",
     ),
     Rule(
         "name-dots",
@@ -281,20 +288,14 @@ POD_SPEC: Final = (
     Rule(
         "reserved-volume",
         "!has(self.volumes) || self.volumes.all(volume, !(volume.name in "
-        f"['{VOLUME_RUN}', '{VOLUME_PODINFO}']))",
-        f"a volume may not be named {VOLUME_RUN} or {VOLUME_PODINFO}: the operator adds them; "
-        "choose another name",
+        f"['{VOLUME_RUN}', '{VOLUME_PODINFO}', '{VOLUME_CHECKPOINTS}']))",
+        f"a volume may not be named {VOLUME_RUN}, {VOLUME_PODINFO} or {VOLUME_CHECKPOINTS}: the "
+        "operator adds them; choose another name",
     ),
     Rule(
         "host-pid",
         "!has(self.hostPID) || !self.hostPID",
         "hostPID is not allowed, because a restart kills every process its container can see: "
-        "remove it",
-    ),
-    Rule(
-        "host-network",
-        "!has(self.hostNetwork) || !self.hostNetwork",
-        "hostNetwork is not supported, because two ranks on one node would want the same ports: "
         "remove it",
     ),
 )
@@ -353,7 +354,6 @@ POD_TEMPLATE: Final[dict[str, Any]] = PRESERVED | {
                 "initContainers": _named_items(MAX_CONTAINERS),
                 "volumes": _named_items(256),
                 "hostPID": {"type": "boolean"},
-                "hostNetwork": {"type": "boolean"},
             },
         }
         | rules(*POD_SPEC),
