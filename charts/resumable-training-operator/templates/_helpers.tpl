@@ -1,0 +1,75 @@
+{{- define "rto.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "rto.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "rto.name" . }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "rto.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "rto.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "rto.labels" -}}
+{{ include "rto.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: resumable-training
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "rto.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "rto.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name is needed when serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* image reference from {image, appVersion}; a digest wins over a tag */}}
+{{- define "rto.image" -}}
+{{- if .image.digest }}
+{{- printf "%s@%s" .image.repository .image.digest }}
+{{- else }}
+{{- printf "%s:%s" .image.repository (default .appVersion .image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* What the operator may do in a namespace that it looks after: the same for Roles and for the ClusterRole. */}}
+{{- define "rto.namespacedRules" -}}
+- apiGroups: [resumable-training.dev]
+  resources: [resumabletrainingjobs]
+  verbs: [get, list, watch]
+- apiGroups: [resumable-training.dev]
+  resources: [resumabletrainingjobs/status]
+  verbs: [get, patch, update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{/* "yes" when an object of monitoring.coreos.com is to be rendered; fails where failIfMissing says so.
+     Takes {root, kind}. */}}
+{{- define "rto.renderMonitor" -}}
+{{- $api := printf "monitoring.coreos.com/v1/%s" .kind }}
+{{- $mode := .root.Values.monitoring.renderMode }}
+{{- if or (eq $mode "alwaysRender") (.root.Capabilities.APIVersions.Has $api) -}}
+yes
+{{- else if eq $mode "failIfMissing" }}
+{{- fail (printf "%s is not in this cluster: install the Prometheus operator's CRDs, or set monitoring.renderMode=skipIfMissing" $api) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,46 @@
+{{/*
+The rules with the values put in. files/rules.yaml is plain Prometheus, complete with the default
+numbers, so that promtool checks the very file and anyone can use it without Helm; it never goes
+through tpl, which would eat {{ $labels }}. A number is put in by replacing the exact piece of text
+that holds the default, and a piece that is not there fails the rendering: a rule that is edited
+without this list cannot silently lose its value.
+*/}}
+{{- define "rto.rules" -}}
+{{- $rules := .Values.monitoring.rules }}
+{{- $text := .Files.Get "files/rules.yaml" }}
+{{- range $pair := list
+  (list "namespace_name:training_job_restarts:delta5m > 3" (printf "namespace_name:training_job_restarts:delta5m > %d" (int $rules.restartBurst)))
+  (list "training_job_starts_without_completion > 10" (printf "training_job_starts_without_completion > %d" (int $rules.startsMinusCompletions)))
+  (list "namespace_name:training_job_start_count_total:max > 10" (printf "namespace_name:training_job_start_count_total:max > %d" (int $rules.startsAbove)))
+  (list "(training_job_restarts_since_progress) >= 3" (printf "(training_job_restarts_since_progress) >= %d" (int $rules.restartsWithoutProgress)))
+  (list "up{job=\"resumable-training-operator\"}" (printf "up{job=%q}" (include "rto.name" .)))
+  (list "docs/alerts.md#" (printf "%s#" $rules.runbookURL)) }}
+{{- if not (contains (first $pair) $text) }}
+{{- fail (printf "files/rules.yaml does not contain %q: the chart cannot put its value in" (first $pair)) }}
+{{- end }}
+{{- $text = replace (first $pair) (last $pair) $text }}
+{{- end }}
+{{- $known := list }}
+{{- $groups := list }}
+{{- range $group := (fromYaml $text).groups }}
+{{- $kept := list }}
+{{- range $rule := $group.rules }}
+{{- if $rule.alert }}
+{{- $known = append $known $rule.alert }}
+{{- $_ := set $rule "labels" (merge (dict) $rules.alertLabels $rule.labels) }}
+{{- end }}
+{{- if not (and $rule.alert (has $rule.alert $rules.disabled)) }}
+{{- $kept = append $kept $rule }}
+{{- end }}
+{{- end }}
+{{- if $kept }}
+{{- $groups = append $groups (merge (dict "rules" $kept) (omit $group "rules")) }}
+{{- end }}
+{{- end }}
+{{- range $name := $rules.disabled }}
+{{- if not (has $name $known) }}
+{{- fail (printf "monitoring.rules.disabled names %q, which is no alert of this chart: one of %s" $name (join ", " $known)) }}
+{{- end }}
+{{- end }}
+{{- toYaml (dict "groups" $groups) }}
+{{- end }}
