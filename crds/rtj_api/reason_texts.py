@@ -145,6 +145,12 @@ _CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "The message names the file. A bad save is marked and the next older one is tried.",
         Charge.CHECKPOINT,
     ),
+    Reason.PLACEMENT_TIMEOUT: ReasonText(
+        "Not all ranks found a node in time, so all pods are given back and tried again later; "
+        "two half-placed gangs would wait for each other for ever.",
+        "`kubectl describe pod` lists what is missing. It is tried again by itself.",
+        Charge.INFRASTRUCTURE,
+    ),
     Reason.PREPARE_FAILED: ReasonText(
         "A rank could not be made ready. No trainer had started.",
         "The message says what failed; it is tried again.",
@@ -278,6 +284,15 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "A newer save was not valid, so an older one is resumed.",
         "The event names both. Nothing to do, but find out what damaged the newer one.",
         Charge.CHECKPOINT,
+    ),
+    Reason.STORE_UNSUPPORTED: ReasonText(
+        "The store lacks what the commit of a save stands on, such as conditional writes.",
+        "The message names what is missing. Use a store or a version that has it.",
+    ),
+    Reason.RUN_DAMAGED: ReasonText(
+        "A record of the run that others rest on cannot be read.",
+        "The message names the object. Nothing is overwritten: put it back from a version or a "
+        "copy, or start another run with another checkpoint.runID.",
     ),
     Reason.UPLOAD_LAGGING: ReasonText(
         "Saves are finished faster than they can be shipped.",
