@@ -16,6 +16,7 @@ from devcluster.api import Api
 from devcluster.layout import API_PORT, DNS_PORT, Layout
 from devcluster.processes import Process, Registry, spawn, wait_until
 
+HOST_NAME = "host.devcluster.internal"
 ISSUER = "https://kubernetes.default.svc"
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -196,21 +197,22 @@ KUBECONFIG_FLAGS = ("", "authentication-", "authorization-")
 
 def desired_corefile(layout: Layout, *, kubeconfig: Path) -> str:
     """Names of the cluster and of this machine; every other name does not exist."""
-    return f""".:{DNS_PORT} {{
-    bind {layout.host_ip}
-    errors
-    ready {layout.host_ip}:8181
+    common = f"    bind {layout.host_ip}\n    errors\n"
+    return f"""cluster.local:{DNS_PORT} in-addr.arpa:{DNS_PORT} {{
+{common}    ready {layout.host_ip}:8181
     kubernetes cluster.local in-addr.arpa {{
         kubeconfig {kubeconfig}
         pods insecure
         ttl 2
     }}
-    hosts {{
-        {layout.host_ip} host.devcluster.internal
-        ttl 30
-        fallthrough
+}}
+{HOST_NAME}:{DNS_PORT} {{
+{common}    hosts {{
+        {layout.host_ip} {HOST_NAME}
     }}
-    template ANY ANY {{
+}}
+.:{DNS_PORT} {{
+{common}    template ANY ANY {{
         rcode NXDOMAIN
     }}
 }}

@@ -17,6 +17,7 @@ from devcluster.processes import Process, ProcessError, Registry, kill, spawn, t
 
 CAP_SYS_RESOURCE = 24
 GPU = "nvidia.com/gpu"
+DEVICE_FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 
 
 def may_lower_oom_score() -> bool:
@@ -24,6 +25,17 @@ def may_lower_oom_score() -> bool:
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> CAP_SYS_RESOURCE & 1)
     return False
+
+
+def file_system(directory: Path) -> str:
+    """Type of the file system that holds a directory, such as "ext4"."""
+    best, kind = "", ""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        head, _, rest = line.partition(" - ")
+        mount = head.split()[4]
+        if Path(mount) in (directory, *directory.parents) and len(mount) >= len(best):
+            best, kind = mount, rest.split()[0]
+    return kind
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,12 @@ class Node:
         layout = self.layout
         cni_bin = requirements.cni_directory()
         assert cni_bin is not None, "requirements.missing() is asked before"
-        texts = nodeconfig.files(layout, cni_bin=cni_bin, restrict_oom=not may_lower_oom_score())
+        texts = nodeconfig.files(
+            layout,
+            cni_bin=cni_bin,
+            restrict_oom=not may_lower_oom_score(),
+            isolate_storage=file_system(layout.cluster.state_root) in DEVICE_FILE_SYSTEMS,
+        )
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

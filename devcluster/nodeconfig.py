@@ -35,7 +35,6 @@ def desired_boot_script(node: NodeLayout, *, pause: Path) -> str:
     """
     lines = [
         "mount --make-rslave /",
-        "mount --make-rshared /",
         "mount -t proc -o nosuid,nodev,noexec proc /proc",
         "mount -t tmpfs -o mode=755 tmpfs /run",
         f"mount -t tmpfs -o mode=755 tmpfs {CNI_CACHE}",
@@ -46,6 +45,8 @@ def desired_boot_script(node: NodeLayout, *, pause: Path) -> str:
         source = node.directory / "sysctl" / name.replace("/", ".")
         lines.append(f"mount --bind {source} /proc/sys/{name}")
     lines += [
+        # Last, so that each mount above is a peer group of its own and none is doubled.
+        "mount --make-rshared /",
         "mkdir -p /run/netns /run/lock",
         "echo 1 > /proc/sys/net/ipv4/ip_forward",
         "echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables",
@@ -110,7 +111,9 @@ def desired_cni(node: NodeLayout) -> str:
     )
 
 
-def desired_kubelet(node: NodeLayout) -> str:
+def desired_kubelet(node: NodeLayout, *, isolate_storage: bool) -> str:
+    """`isolate_storage`: count ephemeral-storage; the kubelet cannot on an overlay root, whose
+    device cadvisor does not see."""
     layout: Layout = node.cluster
     pki = layout.certificates
     return json.dumps(
@@ -135,8 +138,7 @@ def desired_kubelet(node: NodeLayout) -> str:
             "cgroupRoot": f"/{node.cgroup}",
             "failSwapOn": False,
             "failCgroupV1": False,
-            # cadvisor does not see the file system below an overlay root.
-            "localStorageCapacityIsolation": False,
+            "localStorageCapacityIsolation": isolate_storage,
             "maxPods": 250,
             "evictionHard": {
                 "memory.available": "50Mi",
@@ -173,7 +175,9 @@ def desired_kube_proxy(node: NodeLayout) -> str:
     )
 
 
-def files(node: NodeLayout, *, cni_bin: Path, restrict_oom: bool) -> dict[Path, str]:
+def files(
+    node: NodeLayout, *, cni_bin: Path, restrict_oom: bool, isolate_storage: bool
+) -> dict[Path, str]:
     """Every file the node needs, by absolute path."""
     directory = node.directory
     texts = {
@@ -181,7 +185,7 @@ def files(node: NodeLayout, *, cni_bin: Path, restrict_oom: bool) -> dict[Path, 
             node, cni_bin=cni_bin, restrict_oom=restrict_oom
         ),
         directory / "cni" / "10-pods.conflist": desired_cni(node),
-        directory / "kubelet.json": desired_kubelet(node),
+        directory / "kubelet.json": desired_kubelet(node, isolate_storage=isolate_storage),
         directory / "kube-proxy.json": desired_kube_proxy(node),
         directory / "resolv.conf": f"nameserver {node.cluster.dns_ip}\n",
     }

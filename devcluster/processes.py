@@ -63,7 +63,7 @@ def spawn(
     request = {
         "argv": list(argv),
         "log": str(log),
-        "env": {"PATH": PATH, "HOME": "/root", **(env or {})},
+        "env": {"PATH": PATH, "HOME": "/", **(env or {})},
         "cgroups": [str(path) for path in cgroups],
         "join": join,
         "unshare": unshare,
