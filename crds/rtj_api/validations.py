@@ -14,6 +14,10 @@ from typing import Any, Final
 from rtj_api.contract import (
     CONTAINER_SIDECAR,
     CONTAINER_TRAINER,
+    ENV_ATTEMPT,
+    ENV_CHECKPOINT_DIR,
+    ENV_RESUME_CHECKPOINT,
+    ENV_RESUME_STEP,
     GROUP,
     MOUNT_PODINFO,
     MOUNT_RUN,
@@ -178,14 +182,20 @@ RUN_ID: Final = (
     ),
 )
 
+RESUME_VARIABLES: Final = (
+    ENV_RESUME_CHECKPOINT,
+    ENV_RESUME_STEP,
+    ENV_CHECKPOINT_DIR,
+    ENV_ATTEMPT,
+)
+_KNOWN_PLACES: Final = " + ".join(f"size(arg.split('$({name})')) - 1" for name in RESUME_VARIABLES)
+
 RESUME_ARGS: Final = (
     Rule(
         "resume-args-variables",
-        r"self.all(arg, arg.split('$(RTJ_').size() == 1 || arg.split('$(RTJ_').all(part, "
-        r"part == arg.split('$(RTJ_')[0] || part.matches("
-        r"'^(RESUME_CHECKPOINT|RESUME_STEP|CHECKPOINT_DIR|ATTEMPT|PROGRESS_FILE|STOP_FILE)\\)')))",
-        "resumeArgs name a variable that does not exist: use $(RTJ_RESUME_CHECKPOINT), "
-        "$(RTJ_RESUME_STEP), $(RTJ_CHECKPOINT_DIR) or $(RTJ_ATTEMPT)",
+        f"self.all(arg, size(arg.split('$(RTJ_')) - 1 == {_KNOWN_PLACES})",
+        "resumeArgs name a variable that does not exist: use "
+        + ", ".join(f"$({name})" for name in RESUME_VARIABLES),
     ),
 )
 
@@ -220,6 +230,8 @@ CHECKPOINT: Final = (
 BACKOFF: Final = (
     Rule(
         "backoff-order",
+        # The server judges the default `{}` before it fills it in: so both may be absent.
+        "!has(self.initialSeconds) || !has(self.maxSeconds) || "
         "self.initialSeconds <= self.maxSeconds",
         "backoff.initialSeconds may not be above backoff.maxSeconds",
     ),
@@ -245,7 +257,7 @@ def _some_word(test: str) -> str:
     )
 
 
-_IS_A_SCRIPT = _some_word("WORD.matches('^-[a-z]*c$')")
+_IS_A_SCRIPT = _some_word("WORD.startsWith('-') && !WORD.startsWith('--') && WORD.endsWith('c')")
 _PLACES_THEM = _some_word("WORD.contains('RTJ_RESUME_ARGS')")
 
 SPEC: Final = (
