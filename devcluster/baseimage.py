@@ -60,7 +60,8 @@ def make(
 
 
 def _key(include: Sequence[str], name: str) -> str:
-    parts = (Path(__file__).read_text(encoding="utf-8"), name, *sorted(include))
+    code = [Path(made_by).read_text(encoding="utf-8") for made_by in (__file__, images.__file__)]
+    parts = (*code, name, *sorted(include))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
