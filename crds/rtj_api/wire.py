@@ -235,6 +235,7 @@ class ProgressView(Wire):
     epoch: float | None = None
     loss: float | None = None
     source: str = "none"  # none | log | file | checkpoint
+    confirmed: bool = False  # a step of this source has equalled a checkpoint's, or it is exact
     first_step_at: float | None = None  # first sign of a step in this attempt
     updated_at: float | None = None
 

@@ -1,0 +1,72 @@
+"""Reading directives, and the rule which of them is accepted.
+
+Must never accept one that is meant for another pod or another job, or that is not above the
+highest accepted: an annotation can be read late, twice, or from an older pod of the same name.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from rtj_api.wire import Directive
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    why: str
+
+
+def accept(
+    directive: Directive, *, job_uid: str, pod_uid: str, highest: Directive | None
+) -> Refused | None:
+    """None where it is to be carried out."""
+    if directive.job_uid != job_uid:
+        return Refused(f"it is of job {directive.job_uid}, this pod is of {job_uid}")
+    if directive.pod_uid != pod_uid:
+        return Refused(f"it is for pod {directive.pod_uid}, this is {pod_uid}")
+    if highest is not None and (directive.attempt, directive.seq) <= (
+        highest.attempt,
+        highest.seq,
+    ):
+        return Refused(f"attempt {directive.attempt} seq {directive.seq} was seen before")
+    return None
+
+
+class DirectiveFile:
+    """The annotation in the downward-API volume, as a file. Cheap to ask many times a second."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self.problem: str | None = None
+
+    def read(self) -> Directive | None:
+        """The directive if the file is not the one read last; None where there is no new one.
+
+        The kubelet replaces the volume's content by renaming a link, so a stat through it sees
+        another inode as soon as the annotation has changed.
+        """
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if seen == self._seen:
+            return None
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except OSError:
+            return None
+        self._seen = seen
+        if not text.strip():
+            return None
+        try:
+            directive = Directive.model_validate_json(text)
+        except ValidationError as error:
+            self.problem = f"annotation directive cannot be read: {error.errors()[0]}"
+            return None
+        self.problem = None
+        return directive

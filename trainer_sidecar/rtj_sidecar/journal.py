@@ -1,0 +1,81 @@
+"""What a sidecar must remember to go on after it was killed at any moment.
+
+One small JSON file beside the supervisor's, replaced whole before the effect it speaks of. Must
+never be needed to know what is durable (the store knows) or what is pinned (the pins know).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from rtj_api.wire import Directive, Resume, Verdict, Wire
+
+from rtj_sidecar.trainer.supervisor_link import write_whole
+
+
+class NamedHere(Wire):
+    """A save on this disk that has a name in the run: which generation it is."""
+
+    name: str
+    fence: int
+    n: int
+    root_key: str
+    fingerprint: str
+    step: int | None = None
+    durable: bool = False
+
+
+class Entry(Wire):
+    """The whole journal."""
+
+    directive: Directive | None = None  # the highest that was accepted
+    done: bool = False  # what it asked for is finished
+    restored_attempt: int = 0  # restore ran to its end in that attempt: never again
+    restored_bytes: int = 0  # fetched by it
+    restore_total_bytes: int = 0
+    resume: Resume | None = None  # what that attempt started from
+    fence: int | None = None  # held by rank 0
+    fence_attempt: int = 0
+    first_n: int = 1
+    stopped_attempt: int = 0  # a stop was asked for: the trainer's end is no fault
+    named: list[NamedHere] = Field(default_factory=list)
+    last_durable_name: str | None = None
+    last_durable_step: int | None = None
+    last_durable_at: float | None = None
+    verdicts: list[Verdict] = Field(default_factory=list)
+
+    @property
+    def attempt(self) -> int:
+        return self.directive.attempt if self.directive else 0
+
+
+NAMED_KEPT = 64
+
+
+class Journal:
+    """Holds the newest entry; `write` replaces it on disk first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.entry = Entry()
+        self.unreadable: str | None = None
+        try:
+            self.entry = Entry.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValidationError, ValueError) as error:
+            # Kept for a person to look at; go.json and the supervisor's journal still say what ran.
+            self.unreadable = f"{path}: {error}"
+            path.replace(path.with_name(f"{path.name}.bad-{int(time.time())}"))
+
+    def write(self, **changes: object) -> Entry:
+        """Raises OSError when the disk does not take it; the old entry then stays."""
+        entry = self.entry.model_copy(update=changes)
+        if len(entry.named) > NAMED_KEPT:
+            entry = entry.model_copy(update={"named": entry.named[-NAMED_KEPT:]})
+        if entry != self.entry:
+            write_whole(self._path, entry.dump_json(), flush=True)
+            self.entry = entry
+        return self.entry

@@ -1,0 +1,102 @@
+"""The sidecar's metrics: computed from the report whenever somebody asks.
+
+Job-level series are the operator's, which outlive this pod; here is what only this pod knows. Must
+never keep a number of its own that the report could contradict after a restart of the sidecar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from rtj_api.wire import Report, SidecarPhase, TrainerState
+
+PREFIX = "resumable_training_sidecar_"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes moved since this process began."""
+
+    uploaded: int = 0
+    from_store: int = 0
+    from_peers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarCollector(Collector):
+    namespace: str
+    job: str
+    report: Callable[[], Report]
+    traffic: Callable[[], Traffic]
+
+    def collect(self) -> Iterable[Metric]:
+        report, traffic = self.report(), self.traffic()
+        names = ["namespace", "name", "rank"]
+        labels = [self.namespace, self.job, str(report.rank)]
+
+        def gauge(name: str, text: str, value: float | None) -> Iterator[Metric]:
+            if value is not None:
+                family = GaugeMetricFamily(PREFIX + name, text, labels=names)
+                family.add_metric(labels, value)
+                yield family
+
+        def counter(name: str, text: str, values: dict[str, float], label: str) -> Metric:
+            family = CounterMetricFamily(PREFIX + name, text, labels=[*names, label])
+            for value, count in values.items():
+                family.add_metric([*labels, value], count)
+            return family
+
+        trainer, checkpoint, progress = report.trainer, report.checkpoint, report.progress
+        yield from gauge(
+            "trainer_up",
+            "1 while this rank's trainer runs.",
+            float(trainer.state is TrainerState.RUNNING),
+        )
+        yield from gauge("attempt", "Attempt of the highest directive.", report.attempt)
+        yield from gauge("progress_step", "Newest step seen, from any source.", progress.step)
+        yield from gauge("progress_loss", "Newest training loss seen.", progress.loss)
+        yield from gauge(
+            "last_saved_step", "Step of the newest finished save.", checkpoint.last_saved_step
+        )
+        yield from gauge(
+            "last_durable_step",
+            "Step of the newest save in the store.",
+            checkpoint.last_durable_step,
+        )
+        yield from gauge(
+            "last_durable_timestamp_seconds",
+            "When the newest save in the store became durable.",
+            checkpoint.last_durable_at,
+        )
+        yield from gauge(
+            "pending_saves", "Finished saves not yet durable.", checkpoint.pending_saves
+        )
+        yield from gauge(
+            "pending_bytes", "Bytes of finished saves not yet durable.", checkpoint.pending_bytes
+        )
+        yield from gauge("valid_saves", "Saves known to be valid.", checkpoint.valid)
+        yield from gauge("invalid_saves", "Saves found invalid.", checkpoint.invalid)
+        yield from gauge("pinned_saves", "Saves whole and pinned here.", len(report.pinned))
+        yield from gauge(
+            "failed", "1 when this attempt cannot go on here.", report.phase is SidecarPhase.FAILED
+        )
+        yield counter(
+            "transferred_bytes",
+            "Bytes moved since the sidecar began.",
+            {
+                "store_upload": traffic.uploaded,
+                "store_download": traffic.from_store,
+                "peer_download": traffic.from_peers,
+            },
+            "kind",
+        )
+        problems = GaugeMetricFamily(
+            PREFIX + "problem", "1 for each problem that is present.", labels=[*names, "reason"]
+        )
+        present = [report.problem] if report.problem else []
+        for reason in sorted({problem.reason for problem in [*present, *report.degraded]}):
+            problems.add_metric([*labels, reason], 1)
+        yield problems

@@ -1,0 +1,122 @@
+"""HTTP of the sidecar: the report, metrics, and what peers need.
+
+Serves bytes only out of pins, which no trainer can change; a path is looked up in the pin's own
+list, never joined from a request. Must never answer with a secret or block the loop on a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from pydantic import ValidationError
+from rtj_api import contract
+
+from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
+from rtj_sidecar.report import Reporter
+
+MAX_WAIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    source: Path
+    size: int
+
+
+class Peers(Protocol):
+    """What the server asks the agent."""
+
+    def is_well(self) -> bool: ...
+
+    async def ships(self, *, since: int | None, wait: float) -> Ships: ...
+
+    async def heard(self, seen: Seen) -> None:
+        """Raises ValueError where it is not of this gang."""
+
+    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None: ...
+
+
+def _seconds(request: web.Request) -> float:
+    try:
+        return min(MAX_WAIT, max(0.0, float(request.query.get("wait", "0"))))
+    except ValueError:
+        raise web.HTTPBadRequest(text="wait: a number of seconds") from None
+
+
+def _since(request: web.Request) -> int | None:
+    text = request.query.get("since")
+    try:
+        return None if text in (None, "") else int(text)
+    except ValueError:
+        raise web.HTTPBadRequest(text="since: a whole number") from None
+
+
+def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -> web.Application:
+    async def status(request: web.Request) -> web.Response:
+        report = await reporter.after(_since(request), wait=_seconds(request))
+        return web.json_response(text=report.dump_json())
+
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    async def health(_: web.Request) -> web.Response:
+        if not peers.is_well():
+            return web.Response(status=503, text="the agent's loop does not run")
+        return web.Response(text="ok")
+
+    async def ships(request: web.Request) -> web.Response:
+        found = await peers.ships(since=_since(request), wait=_seconds(request))
+        return web.json_response(text=found.dump_json())
+
+    async def seen(request: web.Request) -> web.Response:
+        try:
+            await peers.heard(Seen.model_validate_json(await request.read()))
+        except ValidationError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        except ValueError as error:
+            raise web.HTTPConflict(text=str(error)) from None
+        return web.Response(status=204)
+
+    def files_of(request: web.Request) -> Mapping[str, PinnedFile]:
+        found = peers.pinned_files(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound(text="no such save is pinned here")
+        return found
+
+    async def save(request: web.Request) -> web.Response:
+        files = [PeerFile(path=p, size=f.size) for p, f in sorted(files_of(request).items())]
+        found = PeerSave(name=request.match_info["name"], files=files)
+        return web.json_response(text=found.dump_json())
+
+    async def save_file(request: web.Request) -> web.StreamResponse:
+        file = files_of(request).get(request.match_info["path"])
+        if file is None or not await asyncio.to_thread(_is_plain, file):
+            raise web.HTTPNotFound(text="no such file is pinned here")
+        # Ranges, conditional requests and sendfile are FileResponse's.
+        return web.FileResponse(file.source, headers={"Content-Type": "application/octet-stream"})
+
+    app = web.Application(client_max_size=16 << 20)
+    app.add_routes(
+        [
+            web.get(contract.PATH_STATUS, status),
+            web.get(contract.PATH_METRICS, metrics),
+            web.get(contract.PATH_HEALTH, health),
+            web.get(contract.PATH_SHIPS, ships),
+            web.post(contract.PATH_SEEN, seen),
+            web.get(contract.PATH_SAVES + "/{name}", save),
+            web.get(contract.PATH_SAVES + "/{name}/files/{path:.+}", save_file),
+        ]
+    )
+    return app
+
+
+def _is_plain(file: PinnedFile) -> bool:
+    return file.source.is_file() and not file.source.is_symlink()
