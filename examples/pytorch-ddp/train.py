@@ -1,0 +1,175 @@
+"""A small transformer trained with DistributedDataParallel on made-up text.
+
+Run it alone, under torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set:
+
+    python train.py --out checkpoints --steps 200
+    torchrun --nproc-per-node 2 train.py --out checkpoints --resume checkpoints/step_0000100.pt
+
+Training is deterministic: the same seed and number of processes give the same weights, whether or
+not the run was interrupted and resumed.
+"""
+
+import argparse
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+VOCABULARY = 64
+LENGTH = 16
+
+
+class TinyTransformer(nn.Module):
+    def __init__(self, width, layers):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.position = nn.Parameter(torch.zeros(LENGTH, width))
+        block = nn.TransformerEncoderLayer(
+            width, nhead=4, dim_feedforward=2 * width, dropout=0.1, batch_first=True
+        )
+        self.blocks = nn.TransformerEncoder(block, layers)
+        self.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, tokens):
+        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH, device=tokens.device)
+        hidden = self.embedding(tokens) + self.position
+        return self.head(self.blocks(hidden, mask=mask, is_causal=True))
+
+
+def make_dataset(samples, seed):
+    """Noisy arithmetic sequences: easy enough that the loss falls within a few steps."""
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.randint(VOCABULARY, (samples, 1), generator=generator)
+    stride = torch.randint(1, 5, (samples, 1), generator=generator)
+    return (start + stride * torch.arange(LENGTH + 1)) % VOCABULARY
+
+
+def batch_indices(step, *, samples, batch, rank, world, seed):
+    """The samples of this rank's batch: each epoch has its own order, the same on every rank."""
+    per_epoch = samples // (batch * world)
+    epoch, position = divmod(step, per_epoch)
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed + epoch))
+    first = (position * world + rank) * batch
+    return epoch, order[first : first + batch]
+
+
+def save(path, *, model, optimizer, scheduler, step, epoch, loss, rank, world):
+    """Everything that is needed to go on exactly here. Every rank has its own dropout noise."""
+    states = [None] * world if rank == 0 else None
+    dist.gather_object(torch.get_rng_state(), states)
+    if rank == 0:
+        state = {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scheduler": scheduler.state_dict(),
+            "rng": states,
+            "step": step,
+            "epoch": epoch,
+            "loss": loss,
+        }
+        torch.save(state, path)
+
+
+def load(path, *, model, optimizer, scheduler, rank):
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    scheduler.load_state_dict(state["scheduler"])
+    torch.set_rng_state(state["rng"][rank])
+    return state["step"]
+
+
+def weights_hash(model):
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("/checkpoints"))
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--save-every", type=int, default=10)
+    parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
+    parser.add_argument("--step-seconds", type=float, default=0, help="slow every step down")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=512)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=1234)
+    return parser.parse_args()
+
+
+def main():
+    args = parse_arguments()
+    rank = int(os.environ.setdefault("RANK", "0"))
+    world = int(os.environ.setdefault("WORLD_SIZE", "1"))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+    torch.manual_seed(args.seed)
+    model = TinyTransformer(args.width, args.layers).to(device)
+    torch.manual_seed(args.seed + 1 + rank)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    scheduler = CosineAnnealingLR(optimizer, T_max=args.steps)
+    data = make_dataset(args.samples, args.seed)
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    step = 0
+    if args.resume:
+        step = load(args.resume, model=model, optimizer=optimizer, scheduler=scheduler, rank=rank)
+        print(f"resumed from {args.resume} at step {step}", flush=True)
+    parallel = DistributedDataParallel(model)
+
+    while step < args.steps:
+        epoch, chosen = batch_indices(
+            step, samples=args.samples, batch=args.batch, rank=rank, world=world, seed=args.seed
+        )
+        tokens = data[chosen].to(device)
+        logits = parallel(tokens[:, :-1])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        step += 1
+        print(f"step {step}/{args.steps} epoch {epoch} loss {loss.item():.4f}", flush=True)
+        if args.step_seconds:
+            time.sleep(args.step_seconds)
+        if step % args.save_every == 0 or step == args.steps:
+            save(
+                args.out / f"step_{step:07d}.pt",
+                model=model,
+                optimizer=optimizer,
+                scheduler=scheduler,
+                step=step,
+                epoch=epoch,
+                loss=loss.item(),
+                rank=rank,
+                world=world,
+            )
+
+    print(f"final weights sha256 {weights_hash(model)}", flush=True)
+    if rank == 0:
+        torch.save({"model": model.state_dict(), "step": step}, args.out / "final.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

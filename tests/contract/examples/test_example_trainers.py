@@ -1,0 +1,162 @@
+"""The example trainers with the real PyTorch and Transformers, on this machine, without us.
+
+What the e2e tests stand on: the DDP script is deterministic, killed and resumed or not; and the
+Hugging Face Trainer resumes from a whole directory and crashes on a half-written one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from kit import manifests, tools
+
+DDP = manifests.ROOT / "examples" / "pytorch-ddp" / "train.py"
+HF = manifests.ROOT / "examples" / "hf-trainer" / "train.py"
+WITHIN_S = 120.0
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    try:
+        return str(manifests.site_packages().parents[2] / "bin" / "python")
+    except tools.ToolMissing as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Gang:
+    """Two ranks of the DDP script, as torchrun would start them."""
+
+    def __init__(self, python: str, out: Path, *arguments: str, logs: Path) -> None:
+        base = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        base["MASTER_PORT"] = str(free_port())
+        command = [python, str(DDP), "--out", str(out), "--steps", "24", "--save-every", "4"]
+        self.logs = [logs / f"rank{rank}.log" for rank in range(2)]
+        self.ranks = []
+        for rank, log in enumerate(self.logs):
+            with log.open("w") as output:
+                self.ranks.append(
+                    subprocess.Popen(
+                        [*command, *arguments],
+                        env={**base, "RANK": str(rank)},
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+
+    def text(self, rank: int) -> str:
+        return self.logs[rank].read_text()
+
+    def codes(self) -> list[int]:
+        return [rank.wait(timeout=WITHIN_S) for rank in self.ranks]
+
+    def kill(self) -> None:
+        for rank in self.ranks:
+            rank.kill()
+
+
+def wait_for_file(path: Path, process: subprocess.Popen) -> None:
+    end = time.monotonic() + WITHIN_S
+    while not path.exists():
+        assert process.poll() is None, "the trainer ended before it saved"
+        assert time.monotonic() < end, f"no {path} in time"
+        time.sleep(0.02)
+
+
+def final_hash(text: str) -> str:
+    return next(
+        line.split()[-1] for line in text.splitlines() if line.startswith("final weights sha256")
+    )
+
+
+def test_killed_and_resumed_ddp_ends_bitwise_equal(python: str, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    first = Gang(python, whole / "out", logs=whole)
+    assert first.codes() == [0, 0], first.text(0) + first.text(1)
+
+    second = Gang(python, broken / "out", "--step-seconds", "0.05", logs=broken)
+    try:
+        wait_for_file(broken / "out" / "step_0000012.pt", second.ranks[0])
+        second.ranks[1].kill()
+        assert second.codes()[1] == -9
+    finally:
+        second.kill()
+    # The newest may be torn by the kill: the one before it is whole.
+    resume = broken / "out" / "step_0000008.pt"
+    third = Gang(python, broken / "out", "--resume", str(resume), logs=broken)
+    assert third.codes() == [0, 0], third.text(0) + third.text(1)
+
+    assert "at step 8" in third.text(0)
+    hashes = {final_hash(gang.text(rank)) for gang in (first, third) for rank in range(2)}
+    assert len(hashes) == 1
+    assert (whole / "out" / "final.pt").read_bytes() == (broken / "out" / "final.pt").read_bytes()
+
+
+def test_one_step_less_ends_with_other_weights(python: str, tmp_path: Path) -> None:
+    """The comparison above could not pass by accident."""
+    hashes = []
+    for steps in ("3", "4"):
+        command = [python, str(DDP), "--out", str(tmp_path / steps), "--steps", steps]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=WITHIN_S, check=True, env=_alone()
+        )
+        hashes.append(final_hash(done.stdout))
+    assert hashes[0] != hashes[1]
+
+
+def test_hugging_face_crashes_on_half_a_directory_and_resumes_from_a_whole_one(
+    python: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+
+    def train(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return _run([python, str(HF), "--output_dir", str(out), "--save_steps", "4", *arguments])
+
+    first = train("--max_steps", "12")
+    assert first.returncode == 0, first.stderr
+    wanted = final_hash(first.stdout)
+    # As a kill in the middle of the save leaves it: weights there, trainer_state.json not yet.
+    for name in ("trainer_state.json", "rng_state.pth", "scheduler.pt"):
+        (out / "checkpoint-12" / name).unlink()
+    crashed = train("--max_steps", "12", "--resume_from_checkpoint", "True")
+    assert crashed.returncode != 0
+    assert "trainer_state.json" in crashed.stderr
+
+    shutil.rmtree(out / "checkpoint-12")
+    resumed = train("--max_steps", "12", "--resume_from_checkpoint", "True")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "step 9/12" in resumed.stdout
+    assert "step 8/12" not in resumed.stdout
+    assert final_hash(resumed.stdout) == wanted
+
+    by_path = train("--max_steps", "12", "--resume_from_checkpoint", str(out / "checkpoint-4"))
+    assert by_path.returncode == 0, by_path.stderr
+    assert "step 5/12" in by_path.stdout
+    assert final_hash(by_path.stdout) == wanted
+
+
+def _alone() -> dict[str, str]:
+    return {**os.environ, "MASTER_PORT": str(free_port())}
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**_alone(), "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=WITHIN_S, check=False, env=environment
+    )

@@ -1,0 +1,1 @@
+"""Trainers that only tests and benchmarks run."""
