@@ -46,6 +46,8 @@ class Reason(StrEnum):
     NOT_SUSPENDED = "NotSuspended"
     STARTED_FROM_SCRATCH = "StartedFromScratch"
     RESUMED = "Resumed"
+    NOT_COMPLETE = "NotComplete"
+    NOT_FAILED = "NotFailed"
     NOTHING_DEGRADED = "NothingDegraded"
     CHECKPOINT_DURABLE = "CheckpointDurable"
     NO_CHECKPOINT_YET = "NoCheckpointYet"
@@ -67,6 +69,7 @@ class Reason(StrEnum):
     CANNOT_STOP = "CannotStop"
     RESTORE_FAILED = "RestoreFailed"
     PREPARE_FAILED = "PrepareFailed"
+    PLACEMENT_TIMEOUT = "PlacementTimeout"
     TEMPLATE_CHANGED = "TemplateChanged"
     RESUMED_BY_USER = "ResumedByUser"
     RESTART_REQUESTED = "RestartRequested"
@@ -106,3 +109,6 @@ class Reason(StrEnum):
     SUPERVISOR_MISSING = "SupervisorMissing"
     REPORTS_UNREACHABLE = "ReportsUnreachable"
     TRAINER_RESTARTS_ITSELF = "TrainerRestartsItself"
+    # the run's records
+    STORE_UNSUPPORTED = "StoreUnsupported"  # it lacks what the commit protocol stands on
+    RUN_DAMAGED = "RunDamaged"  # a record that others rest on cannot be read

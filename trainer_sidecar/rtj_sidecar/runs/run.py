@@ -15,7 +15,7 @@ holder (rank 0)
     claim_next(*, held, attempt, world_size, parent: Parent) -> Claimed | FenceTaken(fence, owner)
         The fast path: exactly held + 1, with its parent, or nothing.
     history() -> History            one listing, as pure data; fine for any rank
-    candidates(history) -> list[wire.Candidate]      newest first; durable, and ships not durable yet
+    candidates(history) -> list[wire.Candidate]      newest first, also ships not durable yet
     position_of(history, name) -> Parent             to hand to set_parent
     roll_forward(history, *, fence) -> RolledForward(committed: [name], dropped: [(name, why)],
         history: History)            completes what earlier fences of this lineage left
@@ -35,7 +35,8 @@ holder (rank 0)
     retain(*, fence, keep_last, in_use: Collection[str]) -> Retained(marked, deleted)
 every rank
     read_ships(*, fence, since=0) -> list[ShipRecord]
-    upload_part(ship, *, files: Sequence[LocalFile], save: SaveFacts, progress, cancel) -> PartRecord
+    upload_part(ship, *, files: Sequence[LocalFile], save: SaveFacts, progress, cancel)
+        -> PartRecord
         LocalFile(path, source: Path, size, mode, alias=False); `path` relative, `source` the pin.
         Raises SourceChanged (file) when a file is not what it was: answer_none it then.
     answer_none(ship, *, why) -> PartRecord

@@ -1,0 +1,1 @@
+"""Bytes in and out of a store: nothing here knows what a checkpoint is."""

@@ -1,0 +1,293 @@
+"""A directory as a store: `file:///mnt/share/runs`, for laptops, Slurm, NFS and tests.
+
+Same promises as S3: an object appears whole or not at all, is durable when a call returns, and two
+conditional writers never both win. Works by link(2) (create), flock(2) (replace what was read) and
+rename(2). Must never follow a key out of its root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.stores.base import (
+    Capabilities,
+    Condition,
+    Conflict,
+    ContentMismatch,
+    Head,
+    IfAbsent,
+    IfMatch,
+    Listed,
+    ObjectMissing,
+    Progress,
+    Small,
+    StoreProblem,
+    Uploaded,
+    Written,
+    check_cancel,
+    clean_key,
+)
+from rtj_sidecar.stores.local import (
+    BLOCK,
+    blocks,
+    crc64,
+    crc64_text,
+    fsync_directory,
+    open_source,
+)
+
+_HIDDEN = ".rtj-store-"  # names that begin so are ours and no objects
+_LOCK = f"{_HIDDEN}lock"
+
+
+class FileStore:
+    """A store.base.Store below one directory, which is made when it does not exist."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def url(self) -> str:
+        return self._root.as_uri()
+
+    def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
+        target = self._at(key)
+        with self._problems(key), self._temporary(target) as (temporary, descriptor):
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+            etag = _etag(os.fstat(descriptor))
+            match condition:
+                case None:
+                    os.replace(temporary, target)
+                case IfAbsent():
+                    try:
+                        os.link(temporary, target)
+                    except FileExistsError:
+                        return self._ours(key, data)
+                case IfMatch(expected):
+                    with self._lock():
+                        current = self._stat(target)
+                        if current is None or _etag(current) != expected:
+                            return self._ours(key, data)
+                        os.replace(temporary, target)
+            fsync_directory(target.parent)
+            return Written(etag)
+
+    def get(self, key: str) -> Small | None:
+        with self._problems(key):
+            try:
+                with self._at(key).open("rb") as file:
+                    return Small(file.read(), _etag(os.fstat(file.fileno())))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        base = prefix.rpartition("/")[0]
+        start = self._at(base) if base else self._root
+        with self._problems(prefix):
+            found: list[Listed] = []
+            for directory, _, names in os.walk(start):
+                for name in names:
+                    path = Path(directory) / name
+                    key = path.relative_to(self._root).as_posix()
+                    if name.startswith(_HIDDEN) or not key.startswith(prefix):
+                        continue
+                    if (status := self._stat(path)) is not None:
+                        found.append(Listed(key, status.st_size))
+        yield from sorted(found, key=lambda item: item.key)
+
+    def head(self, key: str) -> Head | None:
+        with self._problems(key):
+            status = self._stat(self._at(key))
+        return None if status is None else Head(status.st_size, _etag(status))
+
+    def delete(self, key: str) -> None:
+        with self._problems(key), contextlib.suppress(FileNotFoundError):
+            self._at(key).unlink()
+
+    def upload_file(
+        self,
+        key: str,
+        path: Path,
+        *,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Uploaded:
+        target = self._at(key)
+        digest, crc, buffer = hashlib.sha256(), 0, bytearray(BLOCK)
+        # The source's own errors (gone, unreadable) leave as they are; the store's are mapped.
+        with open_source(path) as source:
+            with self._problems(key), self._temporary(target) as (temporary, descriptor):
+                for block in blocks(source, start=0, end=source.size, buffer=buffer):
+                    check_cancel(cancel)
+                    digest.update(block)
+                    crc = crc64(block, crc)
+                    _write_all(descriptor, block)
+                    if progress:
+                        progress(len(block))
+                os.fsync(descriptor)
+                source.check()
+                etag = _etag(os.fstat(descriptor))
+                os.replace(temporary, target)
+                fsync_directory(target.parent)
+            return Uploaded(source.size, digest.hexdigest(), crc64_text(crc), etag)
+
+    def download(
+        self,
+        key: str,
+        path: Path,
+        *,
+        size: int,
+        sha256: str,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        digest, count = hashlib.sha256(), 0
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            for block in self._read(key):
+                check_cancel(cancel)
+                digest.update(block)
+                count += len(block)
+                _write_all(descriptor, block)
+                if progress:
+                    progress(len(block))
+            if (count, digest.hexdigest()) != (size, sha256):
+                raise ContentMismatch(
+                    key,
+                    expected=f"{size} bytes with SHA-256 {sha256}",
+                    got=f"{count} bytes with SHA-256 {digest.hexdigest()}",
+                )
+            os.fsync(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
+        digest = hashlib.sha256()
+        for block in self._read(key):
+            check_cancel(cancel)
+            digest.update(block)
+        return digest.hexdigest()
+
+    def probe(self, prefix: str) -> Capabilities:
+        key = f"{prefix}probe-{uuid.uuid4().hex}"
+        first = self.put(key, b"1", condition=IfAbsent())
+        try:
+            create = isinstance(self.put(key, b"2", condition=IfAbsent()), Conflict)
+            etag = first.etag if isinstance(first, Written) else ""
+            replaced = self.put(key, b"3", condition=IfMatch(etag))
+            stale = self.put(key, b"4", condition=IfMatch(etag))
+            replace = isinstance(replaced, Written) and isinstance(stale, Conflict)
+        finally:
+            self.delete(key)
+        return Capabilities(create, replace, "none")
+
+    def close(self) -> None:
+        return None
+
+    def _at(self, key: str) -> Path:
+        return self._root / clean_key(key)
+
+    def _read(self, key: str) -> Iterator[memoryview]:
+        try:
+            descriptor = os.open(self._at(key), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ObjectMissing(key) from error
+        except OSError as error:
+            raise _problem(self._root, key, error) from error
+        buffer = memoryview(bytearray(BLOCK))
+        try:
+            while True:
+                try:
+                    count = os.readv(descriptor, [buffer])
+                except OSError as error:
+                    raise _problem(self._root, key, error) from error
+                if not count:
+                    return
+                yield buffer[:count]
+        finally:
+            os.close(descriptor)
+
+    def _ours(self, key: str, data: bytes) -> Written | Conflict:
+        current = self.get(key)
+        if current is not None and current.data == data:
+            return Written(current.etag)
+        return Conflict()
+
+    @staticmethod
+    def _stat(path: Path) -> os.stat_result | None:
+        try:
+            return path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        descriptor = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _temporary(self, target: Path) -> Iterator[tuple[Path, int]]:
+        """A new file beside the target; its name is gone at the end, whatever happened."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.parent / f"{_HIDDEN}{uuid.uuid4().hex}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            yield temporary, descriptor
+        finally:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _problems(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise _problem(self._root, key, error) from error
+
+
+def _problem(root: Path, key: str, error: OSError) -> StoreProblem:
+    where = f"{root} ({key}): {error.strerror or error}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreProblem(
+                Reason.DISK_FULL, f"the store {where}; free space there", transient=True
+            )
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return StoreProblem(
+                Reason.CREDENTIALS_REFUSED,
+                f"the store {where}; let the sidecar's user write there",
+            )
+        case _:
+            return StoreProblem(
+                Reason.STORE_UNREACHABLE,
+                f"the store {where}; check that the volume is mounted and healthy",
+                transient=True,
+            )
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _write_all(descriptor: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

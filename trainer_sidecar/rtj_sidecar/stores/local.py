@@ -1,0 +1,98 @@
+"""Reading and writing local files in bounded memory, for every driver.
+
+Must never map a file: the trainer may truncate what we read, and a mapped page that is gone kills
+the process.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from awscrt import checksums
+
+from rtj_sidecar.stores.base import SourceChanged, check_cancel
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open local file and the state it must keep while it is read."""
+
+    descriptor: int
+    path: str
+    size: int
+    inode: int
+    mtime_ns: int
+
+    def check(self) -> None:
+        """Raises SourceChanged where the file was written since it was opened.
+
+        ctime is left out: a hard link made or removed moves it and changes no byte.
+        """
+        now = os.fstat(self.descriptor)
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise SourceChanged(self.path, "written while it was read")
+
+
+@contextlib.contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Open for reading; checks on a clean exit that the file kept its state."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        seen = os.fstat(descriptor)
+        source = Source(descriptor, str(path), seen.st_size, seen.st_ino, seen.st_mtime_ns)
+        yield source
+        source.check()
+    finally:
+        os.close(descriptor)
+
+
+def blocks(source: Source, *, start: int, end: int, buffer: bytearray) -> Iterator[memoryview]:
+    """The bytes from `start` to `end`, in pieces of at most the buffer, which each piece reuses.
+
+    Raises SourceChanged where the file ends early.
+    """
+    view = memoryview(buffer)
+    offset = start
+    while offset < end:
+        count = os.preadv(source.descriptor, [view[: min(len(view), end - offset)]], offset)
+        if count == 0:
+            raise SourceChanged(source.path, f"ends at {offset}, expected {source.size} bytes")
+        yield view[:count]
+        offset += count
+
+
+def crc64(data: bytes | memoryview, previous: int = 0) -> int:
+    return checksums.crc64nvme(data, previous)
+
+
+def crc64_text(value: int) -> str:
+    """A CRC64NVME as S3 writes it: base64 of the eight bytes, most significant first."""
+    return base64.b64encode(value.to_bytes(8, "big")).decode()
+
+
+def hash_file(path: Path, *, cancel: threading.Event | None = None) -> tuple[int, str, str]:
+    """(size, sha256, crc64nvme) of a local file, read once."""
+    digest, crc, buffer = hashlib.sha256(), 0, bytearray(BLOCK)
+    with open_source(path) as source:
+        for block in blocks(source, start=0, end=source.size, buffer=buffer):
+            check_cancel(cancel)
+            digest.update(block)
+            crc = crc64(block, crc)
+        return source.size, digest.hexdigest(), crc64_text(crc)
+
+
+def fsync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""From a URL to a driver. The only place that knows which drivers there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.stores.base import Store, StoreProblem
+
+SCHEMES = ("s3", "file")
+
+
+def open_store(
+    url: str,
+    *,
+    endpoint: str | None = None,
+    region: str | None = None,
+    ca_file: str | None = None,
+    patience_s: float = 10.0,
+    transfer_patience_s: float = 300.0,
+) -> Store:
+    """The store at `s3://bucket/prefix` or `file:///directory`. Talks to nobody yet.
+
+    Credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
+    `patience_s`: how long a small call goes on trying; `transfer_patience_s`: how long a transfer
+    survives a store that does not answer. Raises StoreProblem for a URL that cannot be one.
+    """
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise StoreProblem(
+            Reason.INVALID_SPEC,
+            "checkpoint.store.url holds credentials: take them out and put them into the Secret "
+            "that credentialsSecret names",
+        )
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+            raise StoreProblem(
+                Reason.INVALID_SPEC,
+                f"checkpoint.store.url {url!r} is not file:///absolute/directory: "
+                "write three slashes",
+            )
+        from rtj_sidecar.stores.file import FileStore
+
+        return FileStore(Path(unquote(parts.path)))
+    if parts.scheme == "s3":
+        if not parts.netloc:
+            raise StoreProblem(
+                Reason.INVALID_SPEC,
+                f"checkpoint.store.url {url!r} names no bucket: write s3://bucket/prefix",
+            )
+        # Imported late: a run on a plain directory needs no boto3.
+        from rtj_sidecar.stores.s3 import S3Store
+
+        return S3Store(
+            bucket=parts.netloc,
+            prefix=parts.path.strip("/"),
+            endpoint=endpoint,
+            region=region,
+            ca_file=ca_file,
+            patience_s=patience_s,
+            transfer_patience_s=transfer_patience_s,
+        )
+    raise StoreProblem(
+        Reason.STORE_SCHEME_UNKNOWN,
+        f"checkpoint.store.url {url!r}: unknown scheme {parts.scheme!r}; use one of "
+        + ", ".join(f"{scheme}://" for scheme in SCHEMES),
+    )

@@ -1,0 +1,299 @@
+"""S3 and everything that speaks its protocol, by boto3; the only module that imports it.
+
+Small calls live here; large transfers in `s3_transfer`. Two settings carry the speed and the
+safety: payloads are not signed (`payload_signing_enabled: False`; SHA-256 signing costs 3-6x) but
+carry a CRC64NVME that the server verifies. botocore's own retries are off, so that one place
+decides how long a call goes on trying. Must never log or tell a credential.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.stores.base import (
+    Cancelled,
+    Capabilities,
+    Condition,
+    Conflict,
+    Head,
+    IfAbsent,
+    IfMatch,
+    Listed,
+    ObjectMissing,
+    Progress,
+    Small,
+    StoreProblem,
+    Uploaded,
+    Written,
+    check_cancel,
+    clean_key,
+)
+from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
+from rtj_sidecar.stores.s3_transfer import Transfer
+
+_SMALL_READ_TIMEOUT_S = 10
+_TRANSFER_READ_TIMEOUT_S = 60
+_LONGEST_WAIT_S = 8.0
+
+
+class S3Store:
+    """A store.base.Store in one bucket, below a prefix."""
+
+    def __init__(
+        self,
+        *,
+        bucket: str,
+        prefix: str = "",
+        endpoint: str | None = None,
+        region: str | None = None,
+        ca_file: str | None = None,
+        patience_s: float = 10.0,
+        transfer_patience_s: float = 300.0,
+        threads: int | None = None,
+        part_size: int | None = None,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._place = Place(bucket=bucket, endpoint=endpoint, region=region)
+        self._patience_s = patience_s
+        # Two threads a core saturate a NIC with unsigned payloads; more only contend for the GIL.
+        threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
+        session = boto3.session.Session()
+        common: dict[str, Any] = {
+            "service_name": "s3",
+            "endpoint_url": endpoint,
+            # Any region will do for a server that is not AWS, but botocore wants one.
+            "region_name": region or session.region_name or ("us-east-1" if endpoint else None),
+            "verify": ca_file,
+        }
+        settings: dict[str, Any] = {
+            "connect_timeout": 3,
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
+            "max_pool_connections": threads + 8,
+            "tcp_keepalive": True,
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+            "s3": {
+                "payload_signing_enabled": False,
+                # A bucket as a host name needs DNS that private servers rarely have.
+                "addressing_style": "path" if endpoint else "auto",
+            },
+        }
+        with self._explained("CreateClient", ""):
+            self._small = session.client(
+                **common, config=Config(**settings, read_timeout=_SMALL_READ_TIMEOUT_S)
+            )
+            self._large = session.client(
+                **common, config=Config(**settings, read_timeout=_TRANSFER_READ_TIMEOUT_S)
+            )
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-s3")
+        self._transfer = Transfer(
+            call=self._large_call,
+            full_key=self._full_key,
+            pool=self._pool,
+            threads=threads,
+            patience_s=transfer_patience_s,
+            part_size=part_size,
+        )
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
+        extra: dict[str, Any] = {"ChecksumCRC64NVME": crc64_text(crc64(data))}
+        match condition:
+            case IfAbsent():
+                extra["IfNoneMatch"] = "*"
+            case IfMatch(etag):
+                extra["IfMatch"] = etag
+        try:
+            answer = self._call("put_object", key, Body=data, **extra)
+        except (ConditionFailed, Absent):
+            # Our own write may have succeeded and only its reply been lost.
+            current = self.get(key)
+            if current is not None and current.data == data:
+                return Written(current.etag)
+            return Conflict()
+        return Written(answer["ETag"])
+
+    def get(self, key: str) -> Small | None:
+        try:
+            answer = self._call("get_object", key, read_body=True)
+        except Absent:
+            return None
+        return Small(answer["Body"], answer["ETag"])
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        page: dict[str, Any] = {}
+        while True:
+            answer = self._call("list_objects_v2", None, Prefix=self._prefix + prefix, **page)
+            for item in answer.get("Contents", []):
+                yield Listed(item["Key"][len(self._prefix) :], item["Size"])
+            if not answer.get("IsTruncated"):
+                return
+            page = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def head(self, key: str) -> Head | None:
+        try:
+            answer = self._call("head_object", key, ChecksumMode="ENABLED")
+        except Absent:
+            return None
+        return Head(
+            size=answer["ContentLength"],
+            etag=answer["ETag"],
+            crc64nvme=answer.get("ChecksumCRC64NVME"),
+            storage_class=answer.get("StorageClass"),
+        )
+
+    def delete(self, key: str) -> None:
+        with contextlib.suppress(Absent):
+            self._call("delete_object", key)
+
+    def upload_file(
+        self,
+        key: str,
+        path: Path,
+        *,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Uploaded:
+        return self._transfer.upload(key, path, progress=progress, cancel=cancel)
+
+    def download(
+        self,
+        key: str,
+        path: Path,
+        *,
+        size: int,
+        sha256: str,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        self._transfer.download(
+            key, path, size=size, sha256=sha256, progress=progress, cancel=cancel
+        )
+
+    def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
+        try:
+            digest = hashlib.sha256()
+            for block in self._transfer.stream(key, cancel=cancel):
+                digest.update(block)
+            return digest.hexdigest()
+        except Absent as error:
+            raise ObjectMissing(key) from error
+
+    def probe(self, prefix: str) -> Capabilities:
+        key = f"{prefix}probe-{uuid.uuid4().hex}"
+        bodies = [f"probe {number} {key}".encode() for number in range(4)]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            racing = [pool.submit(self.put, key, b, condition=IfAbsent()) for b in bodies[:2]]
+            won = [isinstance(future.result(), Written) for future in racing]
+        try:
+            again = self.put(key, bodies[2], condition=IfAbsent())
+            seen = self.get(key)
+            create = won.count(True) == 1 and isinstance(again, Conflict)
+            if seen is None or seen.data not in bodies:
+                raise StoreProblem(
+                    Reason.STORE_UNSUPPORTED,
+                    f"{self.url} gave back other bytes than were put: do not use this store; "
+                    "check for a proxy or gateway that stores checksum trailers inside objects",
+                )
+            replaced = self.put(key, bodies[2], condition=IfMatch(seen.etag))
+            stale = self.put(key, bodies[3], condition=IfMatch(seen.etag))
+            replace = isinstance(replaced, Written) and isinstance(stale, Conflict)
+            head = self.head(key)
+            told = head is not None and head.crc64nvme == crc64_text(crc64(bodies[2]))
+            checked = told and self._refuses_wrong_checksum(key)
+        finally:
+            self.delete(key)
+        return Capabilities(create, replace, "crc64nvme" if checked else "none")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _full_key(self, key: str) -> str:
+        return self._prefix + clean_key(key)
+
+    def _refuses_wrong_checksum(self, key: str) -> bool:
+        try:
+            self._call("put_object", key, Body=b"x", ChecksumCRC64NVME=crc64_text(0))
+        except BadDigest:
+            return True
+        except StoreProblem as problem:
+            if problem.transient:
+                raise
+            return True
+        return False
+
+    def _call(self, operation: str, key: str | None, **arguments: Any) -> Any:
+        return self._retried(self._small, operation, key, self._patience_s, None, arguments)
+
+    def _large_call(
+        self,
+        operation: str,
+        key: str | None,
+        *,
+        patience_s: float,
+        cancel: threading.Event | None,
+        **arguments: Any,
+    ) -> Any:
+        return self._retried(self._large, operation, key, patience_s, cancel, arguments)
+
+    def _retried(
+        self,
+        client: Any,
+        operation: str,
+        key: str | None,
+        patience_s: float,
+        cancel: threading.Event | None,
+        arguments: dict[str, Any],
+    ) -> Any:
+        """Try until it is done, refused for good, or `patience_s` are over.
+
+        A call that began is let to its own timeout, so this may last one timeout longer.
+        """
+        read_body = arguments.pop("read_body", False)
+        if key is not None:
+            arguments["Key"] = self._full_key(key)
+        deadline, wait = time.monotonic() + patience_s, 0.1
+        while True:
+            check_cancel(cancel)
+            try:
+                with self._explained(operation, key or ""):
+                    answer = getattr(client, operation)(Bucket=self._bucket, **arguments)
+                    if read_body:
+                        answer["Body"] = answer["Body"].read()
+                    return answer
+            except StoreProblem as problem:
+                pause = wait * random.uniform(0.5, 1.0)
+                if not problem.transient or time.monotonic() + pause > deadline:
+                    raise
+            wait = min(wait * 2, _LONGEST_WAIT_S)
+            if cancel is None:
+                time.sleep(pause)
+            elif cancel.wait(pause):
+                raise Cancelled
+
+    @contextlib.contextmanager
+    def _explained(self, operation: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (ClientError, BotoCoreError, ValueError) as error:
+            raise explain(error, operation=operation, key=key, place=self._place) from error

@@ -1,0 +1,173 @@
+"""What an error of S3 means and what a person can do about it: one table, no I/O.
+
+Messages are made of the operation, the place and the error's code. The server's own text stays out:
+it may repeat a key ID, and a signature's error repeats the signed request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from botocore import exceptions as boto
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.stores.base import SourceChanged, StoreProblem
+
+
+class Absent(Exception):
+    """404 for a key."""
+
+
+class ConditionFailed(Exception):
+    """412: the condition of a write did not hold."""
+
+
+class BadDigest(Exception):
+    """The server computed another checksum than the one we sent with the bytes."""
+
+
+class NoSuchUpload(Exception):
+    """The multipart upload is over: completed, aborted, or lost by the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    bucket: str
+    endpoint: str | None
+    region: str | None
+
+    def __str__(self) -> str:
+        where = self.endpoint or f"AWS region {self.region or 'unset'}"
+        return f"bucket {self.bucket} at {where}"
+
+
+_ABSENT = {"NoSuchKey", "404", "NotFound"}
+_REFUSED = {
+    "403",
+    "AccessDenied",
+    "AccountProblem",
+    "AllAccessDisabled",
+    "Forbidden",
+    "InvalidAccessKeyId",
+    "InvalidSecurity",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+    "Unauthorized",
+    "UnauthorizedAccess",
+}
+_EXPIRED = {"ExpiredToken", "RequestExpired", "TokenRefreshRequired"}
+_BUSY = {
+    "ConditionalRequestConflict",
+    "InternalError",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+}
+_REGION = {"AuthorizationHeaderMalformed", "PermanentRedirect", "301", "307", "308"}
+_DIGEST = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"}
+
+
+def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exception:
+    """The exception to raise in place of botocore's."""
+    # What our own body raised while it was sent comes wrapped as a failure of the connection.
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, SourceChanged):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, boto.ClientError):
+        return _of_answer(error, operation=operation, key=key, place=place)
+    return _of_transport(error, place=place)
+
+
+def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Place) -> Exception:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    what = f"{operation} {key} in {place}: {code or status}"
+    if code == "NoSuchBucket":
+        return StoreProblem(
+            Reason.BUCKET_MISSING,
+            f"{place} does not exist: create it, or correct checkpoint.store.url",
+        )
+    if code == "NoSuchUpload":
+        return NoSuchUpload(what)
+    if code in _ABSENT:
+        return Absent(key)
+    if code == "PreconditionFailed" or status == 412:
+        return ConditionFailed(key)
+    if code in _DIGEST:
+        return BadDigest(what)
+    if code in _EXPIRED:
+        return StoreProblem(
+            Reason.CREDENTIALS_REFUSED,
+            f"{what}; the token has expired: renew it (workload identity does so by itself)",
+            transient=True,
+        )
+    if code in _REFUSED or status in (401, 403):
+        return StoreProblem(
+            Reason.CREDENTIALS_REFUSED,
+            f"{what}; check the keys in checkpoint.store.credentialsSecret and that they may "
+            "list, read, write and delete there",
+        )
+    if code == "RequestTimeTooSkewed":
+        return StoreProblem(
+            Reason.STORE_UNREACHABLE, f"{what}; set this node's clock (NTP)", transient=True
+        )
+    if code in _REGION or status in (301, 307, 308):
+        return StoreProblem(
+            Reason.INVALID_SPEC, f"{what}; set checkpoint.store.region to the bucket's region"
+        )
+    if code == "NotImplemented" or status == 501:
+        return StoreProblem(
+            Reason.STORE_UNSUPPORTED, f"{what}; this server lacks it: use a newer version of it"
+        )
+    if code in _BUSY or status >= 500 or status == 429:
+        return StoreProblem(
+            Reason.STORE_UNREACHABLE,
+            f"{what}; the store is busy or failing, tried again by itself",
+            transient=True,
+        )
+    return StoreProblem(
+        Reason.STORE_UNSUPPORTED, f"{what}; the store refused it: check checkpoint.store"
+    )
+
+
+def _of_transport(error: Exception, *, place: Place) -> Exception:
+    if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
+        return StoreProblem(
+            Reason.CREDENTIALS_MISSING,
+            f"no credentials for {place}: name a Secret with AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY in checkpoint.store.credentialsSecret",
+        )
+    if isinstance(error, boto.CredentialRetrievalError | boto.TokenRetrievalError):
+        return StoreProblem(
+            Reason.CREDENTIALS_REFUSED,
+            f"credentials for {place} could not be fetched ({type(error).__name__}): check the "
+            "pod's workload identity",
+            transient=True,
+        )
+    if isinstance(error, boto.SSLError):
+        return StoreProblem(
+            Reason.STORE_UNREACHABLE,
+            f"{place}: the TLS certificate was not accepted: set checkpoint.store.caBundle, or "
+            "use the endpoint's certified name",
+            transient=True,
+        )
+    if isinstance(error, boto.NoRegionError):
+        return StoreProblem(Reason.INVALID_SPEC, f"{place}: set checkpoint.store.region")
+    if isinstance(error, boto.ParamValidationError | ValueError):
+        return StoreProblem(
+            Reason.INVALID_SPEC,
+            f"{place}: not acceptable to S3 ({type(error).__name__}): check checkpoint.store.url "
+            "and endpoint",
+        )
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{place} does not answer ({type(error).__name__}): check checkpoint.store.endpoint, the "
+        "network and the server",
+        transient=True,
+    )

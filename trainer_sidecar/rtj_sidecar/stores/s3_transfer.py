@@ -1,0 +1,465 @@
+"""Large files to and from S3 in bounded memory, each byte read from the disk once.
+
+Upload: one thread hashes a part (SHA-256 of the whole, CRC64NVME of the part) and hands it to the
+pool, which sends it from the page cache; the server verifies each part's CRC and the combined one.
+Download: the pool writes ranges in place while one thread hashes them in order. Must never use
+`bytes` of a whole part (memory), nor a memory map (see `local`).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from awscrt import checksums
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.stores.base import (
+    ContentMismatch,
+    ObjectMissing,
+    Progress,
+    SourceChanged,
+    StoreProblem,
+    Uploaded,
+    check_cancel,
+)
+from rtj_sidecar.stores.local import BLOCK, Source, blocks, crc64, crc64_text, open_source
+from rtj_sidecar.stores.s3_errors import Absent, BadDigest, NoSuchUpload
+
+PART = 64 << 20
+# S3 takes 10,000 parts; some below, so that a rounding never matters.
+MOST_PARTS = 9_000
+RANGE = 32 << 20
+IN_MEMORY = 4 << 20
+_SAME_BYTES_TRIES = 3
+
+
+def part_size_of(size: int, *, least: int = PART) -> int:
+    """Bytes a part: 64 MiB, grown in whole MiB so that 9,000 parts hold `size`."""
+    return max(least, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
+
+
+class Body:
+    """A range of an open file as the seekable body that botocore sends.
+
+    `read` gives up to 1 MiB whatever smaller size is asked for: http.client asks for 16 KiB at a
+    time, and four thousand small writes a part cost more than the checksum.
+    """
+
+    def __init__(self, source: Source, *, start: int, end: int) -> None:
+        self._source, self._start, self._end, self._at = source, start, end, start
+        self._buffer = bytearray(min(BLOCK, max(end - start, 1)))
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def read(self, size: int | None = -1) -> bytes | memoryview:
+        view = memoryview(self._buffer)
+        count = os.preadv(
+            self._source.descriptor, [view[: min(len(view), self._end - self._at)]], self._at
+        )
+        if count == 0 and self._at < self._end:
+            raise SourceChanged(self._source.path, f"ends at {self._at}")
+        self._at += count
+        return view[:count]
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: self._start, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
+        self._at = base + offset
+        return self.tell()
+
+    def tell(self) -> int:
+        return self._at - self._start
+
+
+class Transfer:
+    """Uploads and downloads over `call(operation, key, *, patience_s, cancel, **arguments)`."""
+
+    def __init__(
+        self,
+        *,
+        call: Callable[..., Any],
+        full_key: Callable[[str], str],
+        pool: concurrent.futures.ThreadPoolExecutor,
+        threads: int,
+        patience_s: float,
+        part_size: int | None = None,
+    ) -> None:
+        self._call = call
+        self._full_key = full_key
+        self._pool = pool
+        self._threads = threads
+        self._patience_s = patience_s
+        self._part_size = part_size or PART
+
+    def upload(
+        self,
+        key: str,
+        path: Path,
+        *,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> Uploaded:
+        with open_source(path) as source:
+            if source.size <= self._part_size:
+                return self._upload_whole(key, source, progress, cancel)
+            return self._upload_parts(key, source, progress, cancel)
+
+    def _upload_whole(
+        self,
+        key: str,
+        source: Source,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> Uploaded:
+        digest, crc, kept = hashlib.sha256(), 0, bytearray()
+        in_memory = source.size <= IN_MEMORY
+        buffer = bytearray(min(BLOCK, max(source.size, 1)))
+        for block in blocks(source, start=0, end=source.size, buffer=buffer):
+            check_cancel(cancel)
+            digest.update(block)
+            crc = crc64(block, crc)
+            if in_memory:
+                kept += block
+        answer = self._send(
+            "put_object",
+            key,
+            source,
+            body=lambda: bytes(kept) if in_memory else Body(source, start=0, end=source.size),
+            bounds=(0, source.size),
+            crc=crc,
+            cancel=cancel,
+        )
+        if progress:
+            progress(source.size)
+        return Uploaded(source.size, digest.hexdigest(), crc64_text(crc), answer["ETag"])
+
+    def _upload_parts(
+        self,
+        key: str,
+        source: Source,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> Uploaded:
+        size = part_size_of(source.size, least=self._part_size)
+        self._abort_earlier(key)
+        upload = self._say(
+            "create_multipart_upload",
+            key,
+            cancel,
+            ChecksumAlgorithm="CRC64NVME",
+            ChecksumType="FULL_OBJECT",
+        )["UploadId"]
+        stop = threading.Event()
+        # The hashing thread stays this far ahead at most, so that what is sent is still cached.
+        slots = threading.Semaphore(self._threads + 1)
+        sending: list[concurrent.futures.Future[dict[str, Any]]] = []
+
+        def send(number: int, start: int, end: int, crc: int) -> dict[str, Any]:
+            try:
+                answer = self._send(
+                    "upload_part",
+                    key,
+                    source,
+                    body=lambda: Body(source, start=start, end=end),
+                    bounds=(start, end),
+                    crc=crc,
+                    cancel=stop,
+                    UploadId=upload,
+                    PartNumber=number,
+                )
+                if progress:
+                    progress(end - start)
+                return {
+                    "PartNumber": number,
+                    "ETag": answer["ETag"],
+                    "ChecksumCRC64NVME": crc64_text(crc),
+                }
+            except BaseException:
+                stop.set()
+                raise
+            finally:
+                slots.release()
+
+        try:
+            digest, whole, buffer = hashlib.sha256(), 0, bytearray(BLOCK)
+            for number, start in enumerate(range(0, source.size, size), 1):
+                end, crc = min(start + size, source.size), 0
+                for block in blocks(source, start=start, end=end, buffer=buffer):
+                    digest.update(block)
+                    crc = crc64(block, crc)
+                    check_cancel(cancel)
+                whole = checksums.combine_crc64nvme(whole, crc, end - start)
+                while not slots.acquire(timeout=0.1):
+                    check_cancel(cancel)
+                if stop.is_set():
+                    break
+                sending.append(self._pool.submit(send, number, start, end, crc))
+            parts = [self._result(future, sending, cancel) for future in sending]
+            source.check()
+            etag = self._complete(key, upload, parts, whole, source.size, cancel)
+        except BaseException:
+            stop.set()
+            concurrent.futures.wait(sending)
+            with contextlib.suppress(StoreProblem, NoSuchUpload, Absent):
+                self._call(
+                    "abort_multipart_upload", key, patience_s=5, cancel=None, UploadId=upload
+                )
+            raise
+        return Uploaded(source.size, digest.hexdigest(), crc64_text(whole), etag)
+
+    @staticmethod
+    def _result(
+        future: concurrent.futures.Future[dict[str, Any]],
+        sending: list[concurrent.futures.Future[dict[str, Any]]],
+        cancel: threading.Event | None,
+    ) -> dict[str, Any]:
+        while True:
+            check_cancel(cancel)
+            done, _ = concurrent.futures.wait([future], timeout=0.2)
+            # The first that failed tells why; the others were only stopped by it.
+            failed = [each for each in sending if each.done() and each.exception()]
+            causes = [e.exception() for e in failed if type(e.exception()).__name__ != "Cancelled"]
+            if causes and causes[0] is not None:
+                raise causes[0]
+            if done:
+                return future.result()
+
+    def _complete(
+        self,
+        key: str,
+        upload: str,
+        parts: list[dict[str, Any]],
+        crc: int,
+        size: int,
+        cancel: threading.Event | None,
+    ) -> str:
+        try:
+            answer = self._say(
+                "complete_multipart_upload",
+                key,
+                cancel,
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+                ChecksumType="FULL_OBJECT",
+                ChecksumCRC64NVME=crc64_text(crc),
+            )
+            return str(answer["ETag"])
+        except NoSuchUpload:
+            # An earlier try may have completed it and only its reply been lost.
+            with contextlib.suppress(Absent):
+                head = self._say("head_object", key, cancel, ChecksumMode="ENABLED")
+                if head["ContentLength"] == size and (
+                    head.get("ChecksumCRC64NVME") == crc64_text(crc)
+                ):
+                    return str(head["ETag"])
+            raise _lost(key) from None
+        except (BadDigest, Absent) as error:
+            raise _lost(key) from error
+
+    def _send(
+        self,
+        operation: str,
+        key: str,
+        source: Source,
+        *,
+        body: Callable[[], Any],
+        bounds: tuple[int, int],
+        crc: int,
+        cancel: threading.Event | None,
+        **arguments: Any,
+    ) -> Any:
+        """Send one body with its checksum; on a bad digest find out whose fault it is."""
+        for _ in range(_SAME_BYTES_TRIES):
+            try:
+                return self._say(
+                    operation,
+                    key,
+                    cancel,
+                    Body=body(),
+                    ChecksumCRC64NVME=crc64_text(crc),
+                    **arguments,
+                )
+            except BadDigest:
+                source.check()
+                again, buffer = 0, bytearray(BLOCK)
+                for block in blocks(source, start=bounds[0], end=bounds[1], buffer=buffer):
+                    again = crc64(block, again)
+                if again != crc:
+                    raise SourceChanged(source.path, "its bytes changed while read") from None
+            except NoSuchUpload as error:
+                raise _lost(key) from error
+        raise StoreProblem(
+            Reason.STORE_UNREACHABLE,
+            f"{key}: bytes arrive damaged at the store; check the network and any proxy",
+            transient=True,
+        )
+
+    def _abort_earlier(self, key: str) -> None:
+        """Free what an earlier life of this process left; nobody else ever writes this key."""
+        with contextlib.suppress(StoreProblem, Absent, NoSuchUpload):
+            full = self._full_key(key)
+            answer = self._call(
+                "list_multipart_uploads", None, patience_s=5, cancel=None, Prefix=full
+            )
+            for found in answer.get("Uploads", []):
+                # A prefix also finds the uploads of longer keys.
+                if found["Key"] == full:
+                    self._call(
+                        "abort_multipart_upload",
+                        key,
+                        patience_s=5,
+                        cancel=None,
+                        UploadId=found["UploadId"],
+                    )
+
+    def download(
+        self,
+        key: str,
+        path: Path,
+        *,
+        size: int,
+        sha256: str,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> None:
+        # Twice: bytes damaged on the way must not condemn a good object.
+        for last in (False, True):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                got = self._fetch(key, descriptor, size, progress, cancel)
+                if got == sha256:
+                    os.fsync(descriptor)
+                    return
+                if last:
+                    raise ContentMismatch(key, expected=f"SHA-256 {sha256}", got=f"SHA-256 {got}")
+                if progress:
+                    progress(-size)
+            except Absent as error:
+                path.unlink(missing_ok=True)
+                raise ObjectMissing(key) from error
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(descriptor)
+
+    def _fetch(
+        self,
+        key: str,
+        descriptor: int,
+        size: int,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> str:
+        digest = hashlib.sha256()
+        if size <= RANGE:
+            at = 0
+            for block in self.stream(key, end=size, size=size, cancel=cancel):
+                digest.update(block)
+                at += os.pwrite(descriptor, block, at)
+                if progress:
+                    progress(len(block))
+            return digest.hexdigest()
+        stop = threading.Event()
+
+        def fetch(start: int, end: int) -> None:
+            at = start
+            for block in self.stream(key, start=start, end=end, size=size, cancel=stop):
+                at += os.pwrite(descriptor, block, at)
+                if progress:
+                    progress(len(block))
+
+        bounds = [(start, min(start + RANGE, size)) for start in range(0, size, RANGE)]
+        running = [self._pool.submit(fetch, *bound) for bound in bounds]
+        view = memoryview(bytearray(BLOCK))
+        try:
+            for future, (start, end) in zip(running, bounds, strict=True):
+                while not concurrent.futures.wait([future], timeout=0.2).done:
+                    check_cancel(cancel)
+                future.result()
+                at = start
+                while at < end:
+                    count = os.preadv(descriptor, [view[: min(BLOCK, end - at)]], at)
+                    digest.update(view[:count])
+                    at += count
+        except BaseException:
+            stop.set()
+            for future in running:
+                future.cancel()
+            concurrent.futures.wait(running)
+            raise
+        return digest.hexdigest()
+
+    def stream(
+        self,
+        key: str,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        size: int | None = None,
+        cancel: threading.Event | None,
+    ) -> Iterator[bytes]:
+        """The object's bytes from `start` to `end`, going on after a broken connection.
+
+        With `size`, an object of another size raises ContentMismatch. Raises Absent.
+        """
+        at, deadline = start, time.monotonic() + self._patience_s
+        while end is None or at < end or (at == end == start):
+            arguments = {} if end in (None, 0) and at == 0 else {"Range": _range(at, end)}
+            answer = self._say("get_object", key, cancel, **arguments)
+            total = _total(answer)
+            if size is not None and total != size:
+                answer["Body"].close()
+                raise ContentMismatch(key, expected=f"{size} bytes", got=f"{total} bytes")
+            end = total if end is None else end
+            try:
+                for block in answer["Body"].iter_chunks(BLOCK):
+                    check_cancel(cancel)
+                    at += len(block)
+                    deadline = time.monotonic() + self._patience_s
+                    yield block
+                if at >= end:
+                    return
+            except Exception as error:
+                # botocore lets a few kinds of urllib3's errors through from a streaming body.
+                if not _is_transport(error) or time.monotonic() > deadline:
+                    raise
+            finally:
+                answer["Body"].close()
+
+    def _say(
+        self, operation: str, key: str, cancel: threading.Event | None, **arguments: Any
+    ) -> Any:
+        return self._call(operation, key, patience_s=self._patience_s, cancel=cancel, **arguments)
+
+
+def _range(start: int, end: int | None) -> str:
+    return f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
+
+
+def _total(answer: dict[str, Any]) -> int:
+    if "ContentRange" in answer:
+        return int(answer["ContentRange"].rpartition("/")[2])
+    return int(answer["ContentLength"])
+
+
+def _is_transport(error: Exception) -> bool:
+    module = type(error).__module__.partition(".")[0]
+    return module in ("botocore", "urllib3") or isinstance(error, OSError)
+
+
+def _lost(key: str) -> StoreProblem:
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{key}: the store lost an upload in progress; it is sent again",
+        transient=True,
+    )
