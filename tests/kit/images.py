@@ -143,7 +143,8 @@ def _key(*, context: Path, base: Path) -> str:
     for path in sorted(each for each in context.rglob("*") if each.is_file()):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{path.relative_to(context)}\0{content}\0".encode())
-    return digest.hexdigest()[:12]
+    # Not the hash alone: `helm --set` would take one of digits for a number.
+    return f"src-{digest.hexdigest()[:12]}"
 
 
 def _manifest(archive: Path) -> dict[str, list[str] | str]:

@@ -125,11 +125,12 @@ def install(
 ) -> None:
     """`helm upgrade --install`, as a user does it; raises with what helm said."""
     repository, _, tag = operator_image.rpartition(":")
+    sidecar_repository, _, sidecar_tag = sidecar_image.rpartition(":")
     settings = (
         f"image.repository={repository}",
         f"image.tag={tag}",
-        "image.pullPolicy=IfNotPresent",
-        f"sidecar.image={sidecar_image}",
+        f"sidecar.image.repository={sidecar_repository}",
+        f"sidecar.image.tag={sidecar_tag}",
         *values,
     )
     command = [str(tools.helm()), "upgrade", "--install", RELEASE, str(CHART)]
