@@ -1,0 +1,1 @@
+"""The operator: kopf's events, a keyed queue, and one loop that observes, decides and applies."""

@@ -1,0 +1,148 @@
+"""`python -m rtj_operator`: the operator, put together and started.
+
+It runs in a pod, or outside of the cluster with KUBECONFIG. Everything is configured by
+environment variables. Must never hold logic beyond the order of start and end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import socket
+import sys
+from importlib import metadata
+
+from rtj_api import contract
+
+from rtj_operator import handlers
+from rtj_operator.core.decide import decide
+from rtj_operator.core.pods import PodSettings
+from rtj_operator.settings import VARIABLES, Settings, SettingsError, settings_from
+from rtj_operator.shell.api import ApiError
+from rtj_operator.shell.app import RESOURCES, App
+from rtj_operator.shell.cluster import KubeCluster, load_configuration
+from rtj_operator.shell.health import Pulse, health_app, metrics_app, serve
+from rtj_operator.shell.logs import log_json
+from rtj_operator.shell.metrics import OperatorMetrics
+
+log = logging.getLogger("rtj_operator")
+
+EXIT_BAD_SETTINGS = 2
+START_PATIENCE_SECONDS = 60.0
+
+
+def version_of(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "0.0.0+source"
+
+
+def help_text() -> str:
+    width = max(len(name) for name, _, _ in VARIABLES)
+    rows = [f"  {name:<{width}}  {text} Default: {default}." for name, default, text in VARIABLES]
+    return "environment:\n" + "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m rtj_operator",
+        description="Runs training jobs that survive anything, on Kubernetes.",
+        epilog=help_text(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    version = version_of("resumable-training-operator")
+    parser.add_argument("--version", action="version", version=version)
+    parser.parse_args()
+    try:
+        settings = settings_from(os.environ, hostname=socket.gethostname())
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(EXIT_BAD_SETTINGS) from error
+    log_json(level=settings.log_level)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run(settings, version=version))
+
+
+async def run(settings: Settings, *, version: str) -> None:
+    """Until SIGTERM, or until a watch ends for good (then the kubelet starts us anew)."""
+    metrics = OperatorMetrics()
+    metrics.build(version=version, python=platform.python_version(), kopf=version_of("kopf"))
+    cluster = KubeCluster(
+        await load_configuration(),
+        user_agent=f"resumable-training-operator/{version}",
+        namespaces=settings.namespaces,
+        on_request=metrics.requested,
+    )
+    pulse = Pulse(resources=RESOURCES)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(cluster.close)
+        cluster_uid = await first_contact(cluster)
+        app = App(
+            cluster,
+            login=lambda: cluster.watch_session(on_watch=app.watch_answered),
+            pods=PodSettings(
+                cluster_uid=cluster_uid,
+                sidecar_image=settings.sidecar_image,
+                sidecar_image_pull_policy=settings.sidecar_pull_policy,
+                sidecar_resources=settings.sidecar_resources,
+            ),
+            decide=decide,
+            metrics=metrics,
+            pulse=pulse,
+            instance=settings.instance,
+        )
+        for web, port in (
+            (health_app(pulse=pulse, queue=app.queue), settings.health_port),
+            (metrics_app(metrics.registry), settings.metrics_port),
+        ):
+            runner = await serve(web, port=port)
+            stack.push_async_callback(runner.cleanup)
+        metrics.leader.set(1)
+        await work(app, settings=settings, pulse=pulse)
+
+
+async def first_contact(cluster: KubeCluster) -> str:
+    """UID of the cluster, once it answers and knows our API."""
+    async with asyncio.timeout(START_PATIENCE_SECONDS):
+        while True:
+            try:
+                uid, version = await cluster.cluster_uid(), await cluster.server_version()
+                await cluster.list_jobs()
+            except ApiError as error:
+                remedy = {
+                    401: "Give the operator valid credentials.",
+                    403: "Give the operator's service account the roles of the chart.",
+                    404: f"Install the CRD of {contract.PLURAL}.{contract.GROUP} first.",
+                }.get(error.status, "Waiting for the API server.")
+                log.warning("cannot start yet", extra={"why": str(error), "remedy": remedy})
+                await asyncio.sleep(2)
+            else:
+                log.info("cluster", extra={"uid": uid, "version": version})
+                return uid
+
+
+async def work(app: App, *, settings: Settings, pulse: Pulse) -> None:
+    stop, ready = asyncio.Event(), pulse.ready
+    watching = asyncio.create_task(
+        handlers.watch(app, namespaces=settings.namespaces, stop=stop, ready=ready), name="watches"
+    )
+    working = asyncio.create_task(app.run(workers=settings.workers), name="loop")
+    try:
+        await asyncio.wait({watching, working}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        log.info("ending")
+        stop.set()
+        working.cancel()
+        results = await asyncio.gather(watching, working, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+            raise result
+
+
+if __name__ == "__main__":
+    main()

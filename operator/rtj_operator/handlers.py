@@ -1,0 +1,94 @@
+"""kopf's part: watch, and say which job to look at. Nothing else.
+
+Only low-level handlers, which write nothing to any object: no annotation, no finalizer. kopf
+swallows what they raise and never retries, so all they do is to add to the queue, which does.
+Must never work inside a handler, and must never use kopf's indexes, timers or daemons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import aiohttp
+import kopf
+from rtj_api import contract
+
+from rtj_operator.core.observed import JobKey
+
+
+class Hints(Protocol):
+    """Who wants to hear of changes. None of these calls waits."""
+
+    def job_changed(self, key: JobKey, *, resource_version: str | None) -> None: ...
+
+    def pod_changed(self, key: JobKey) -> None: ...
+
+    def node_changed(self, name: str) -> None: ...
+
+    def login(self) -> tuple[str, aiohttp.ClientSession]:
+        """Server and session of the watches."""
+        ...
+
+
+def registry_of(hints: Hints) -> kopf.OperatorRegistry:
+    """All handlers, in a registry of their own."""
+    registry = kopf.OperatorRegistry()
+    job = (contract.GROUP, contract.VERSION, contract.PLURAL)
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        server, session = hints.login()
+        return kopf.AiohttpSession(server=server, aiohttp_session=session)
+
+    @kopf.on.event(*job, registry=registry)
+    async def job_event(event: Any, namespace: str, name: str, **_: Any) -> None:
+        version = event["object"]["metadata"].get("resourceVersion")
+        gone = event["type"] == "DELETED"
+        hints.job_changed(JobKey(namespace, name), resource_version=None if gone else version)
+
+    @kopf.on.event("", "v1", "pods", labels={contract.LABEL_JOB: kopf.PRESENT}, registry=registry)
+    async def pod_event(namespace: str, labels: Any, **_: Any) -> None:
+        hints.pod_changed(JobKey(namespace, labels[contract.LABEL_JOB]))
+
+    @kopf.on.event("", "v1", "nodes", registry=registry)
+    async def node_event(name: str, **_: Any) -> None:
+        hints.node_changed(name)
+
+    return registry
+
+
+def settings_of() -> kopf.OperatorSettings:
+    """Why each value: see docs/operator.md, known edges of kopf."""
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True
+    settings.scanning.disabled = True  # the CRD is installed before the operator
+    settings.posting.enabled = False
+    settings.watching.server_timeout = 300
+    settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = 70
+    settings.watching.label_selectors["pods"] = contract.LABEL_JOB
+    settings.networking.request_timeout = 30
+    settings.queueing.worker_limit = None
+    settings.process.ultimate_exiting_timeout = 10
+    return settings
+
+
+async def watch(
+    hints: Hints,
+    *,
+    namespaces: tuple[str, ...],
+    stop: Any,
+    ready: Any,
+    settings: Callable[[], kopf.OperatorSettings] = settings_of,
+) -> None:
+    """Watch until `stop` is set. Raises when a watch ends for good: then the process must too."""
+    await kopf.operator(
+        registry=registry_of(hints),
+        settings=settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        stop_flag=stop,
+        ready_flag=ready,
+    )

@@ -1,0 +1,163 @@
+"""All parts of the loop put together, and what kopf's hints do to them.
+
+Must never contain a rule: which job to look at is all that is settled here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+import aiohttp
+from rtj_operator.core.observed import JobKey, Observed
+from rtj_operator.core.plan import Plan
+from rtj_operator.core.pods import PodSettings
+from rtj_operator.shell.api import ApiError, Cluster, Raw
+from rtj_operator.shell.apply import Applier
+from rtj_operator.shell.events import Recorder
+from rtj_operator.shell.health import Pulse
+from rtj_operator.shell.metrics import OperatorMetrics, QueueGauges
+from rtj_operator.shell.nodes import Nodes
+from rtj_operator.shell.observe import Observer
+from rtj_operator.shell.queue import KeyQueue
+from rtj_operator.shell.reconcile import RESYNC_SECONDS, Decide, Reconciler
+from rtj_operator.shell.reports import Reports
+
+log = logging.getLogger(__name__)
+
+RESOURCES = ("resumabletrainingjobs", "pods", "nodes")
+Login = Callable[[], tuple[str, aiohttp.ClientSession]]
+
+
+class App:
+    """The operator without its watches. Made inside a running loop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        login: Login,
+        pods: PodSettings,
+        decide: Decide,
+        metrics: OperatorMetrics,
+        pulse: Pulse,
+        instance: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.login = login
+        self.pulse = pulse
+        self.queue: KeyQueue[JobKey] = KeyQueue()
+        self.metrics = metrics
+        self._cluster = cluster
+        self._nodes = Nodes(cluster, clock=clock)
+        self._on_node: dict[str, set[JobKey]] = {}
+        self._nodes_of: dict[JobKey, frozenset[str]] = {}
+        self.reports = Reports(wake=self.queue.add_after_or_now, clock=clock)
+        self._recorder = Recorder(cluster, instance=instance, clock=clock)
+        self.reconciler = Reconciler(
+            queue=self.queue,
+            observer=Observer(cluster, nodes=self._nodes, reports=self.reports, clock=clock),
+            applier=Applier(cluster, settings=pods, clock=clock),
+            decide=decide,
+            recorder=self._recorder,
+            watcher=self,
+        )
+        metrics.read(
+            QueueGauges(
+                depth=lambda: self.queue.depth,
+                oldest_seconds=self.queue.oldest_seconds,
+                longest_pass_seconds=self.queue.longest_active_seconds,
+                retries=lambda: self.queue.counters.retries,
+                followed_pods=lambda: self.reports.followed,
+                connected_pods=lambda: self.reports.connected,
+            )
+        )
+
+    async def run(self, *, workers: int) -> None:
+        """Work until cancelled; an error of a task ends it all."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._recorder.run(), name="events")
+                group.create_task(self._resync(), name="resync")
+                for number in range(workers):
+                    group.create_task(self.reconciler.work(), name=f"worker {number}")
+        finally:
+            await self.reports.close()
+
+    async def drained(self) -> None:
+        """All Events that were ordered have been posted."""
+        await self._recorder.drained()
+
+    async def _resync(self) -> None:
+        """Look at every job now and then, whatever the watches say."""
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            try:
+                jobs = await self._cluster.list_jobs()
+            except ApiError as error:
+                log.warning("resync put off", extra={"why": str(error)})
+                continue
+            for number, job in enumerate(jobs):
+                meta = job["metadata"]
+                key = JobKey(meta["namespace"], meta["name"])
+                self.queue.add_after(key, number * RESYNC_SECONDS / 10 / len(jobs))
+
+    # --- hints -----------------------------------------------------------------------------------
+
+    def job_changed(self, key: JobKey, *, resource_version: str | None) -> None:
+        self._event("resumabletrainingjobs")
+        # Our own write comes back as an event: that version has been looked at already.
+        if resource_version is None or resource_version != self.metrics.jobs.version_of(key):
+            self.queue.add(key)
+
+    def pod_changed(self, key: JobKey) -> None:
+        self._event("pods")
+        self.queue.add(key)
+
+    def node_changed(self, name: str) -> None:
+        self._event("nodes")
+        self._nodes.changed(name)
+        for key in self._on_node.get(name, ()):
+            self.queue.add(key)
+
+    def watch_answered(self, resource: str) -> None:
+        self.pulse.beat(resource)
+        if resource in RESOURCES:
+            self.metrics.watched(resource)
+
+    def _event(self, resource: str) -> None:
+        self.watch_answered(resource)
+        self.metrics.watch_events.labels(resource).inc()
+
+    # --- what the passes tell (Watcher) ------------------------------------------------------
+
+    def job_seen(self, key: JobKey, job: Raw | None) -> None:
+        self.metrics.jobs.seen(key, job)
+        if job is None:
+            self._remember_nodes(key, ())
+
+    def observed(self, observed: Observed) -> None:
+        self.metrics.jobs.observed(observed)
+        if observed.job is not None:
+            self._remember_nodes(observed.job.key, (pod.node for pod in observed.pods if pod.node))
+
+    def pass_ended(self, *, result: str, seconds: float) -> None:
+        self.metrics.pass_ended(result=result, seconds=seconds)
+
+    def decided(self, plan: Plan) -> None:
+        self.metrics.decided(plan)
+
+    def _remember_nodes(self, key: JobKey, names: Iterable[str]) -> None:
+        wanted, known = frozenset(names), self._nodes_of.get(key, frozenset())
+        for name in known - wanted:
+            self._on_node[name].discard(key)
+            if not self._on_node[name]:
+                del self._on_node[name]
+        for name in wanted - known:
+            self._on_node.setdefault(name, set()).add(key)
+        if wanted:
+            self._nodes_of[key] = wanted
+        else:
+            self._nodes_of.pop(key, None)

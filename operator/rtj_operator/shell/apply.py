@@ -1,0 +1,151 @@
+"""Carry out a plan, in a fixed order: deletes, creates, directives, status; then its events.
+
+Every write is guarded: a delete by UID, a create by a name that says what it is, a directive and
+a status by the version they were decided on. So doing it twice, or by two operators at once, does
+no harm. The first error ends the pass; the next one looks again. Must never decide anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rtj_api import contract
+from rtj_operator.core.observed import JobKey, Observed, Rejection
+from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
+from rtj_operator.core.pods import PodSettings, desired_pod
+from rtj_operator.shell.api import ApiError, Cluster, Raw
+from rtj_operator.shell.observe import World
+from rtj_operator.shell.views import api_spec, controller_uid, owner_of
+
+T = TypeVar("T")
+
+# Answers that blame our request, not the moment. 404 on a create: the namespace is gone.
+REFUSALS = frozenset({400, 403, 404, 405, 413, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server took no such pod. Nothing of the pass went wrong otherwise."""
+
+    pod: str
+    rejection: Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the world looks like after the plan, as far as the answers tell."""
+
+    world: World | None  # None: it must be read again
+    created: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+class Applier:
+    """`clock` gives Unix seconds."""
+
+    def __init__(
+        self, cluster: Cluster, *, settings: PodSettings, clock: Callable[[], float]
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._clock = clock
+
+    async def apply(self, plan: Plan, *, observed: Observed, world: World) -> Outcome:
+        """Raises ApiError; a conflict means that the plan was made on an outdated view."""
+        if observed.job is None or world.job is None or plan.is_empty:
+            return Outcome(world=world)
+        key, job = observed.job.key, world.job
+        if plan.status is not None:
+            stored = await self._cluster.put_status(
+                key=key,
+                uid=observed.job.uid,
+                resource_version=observed.job.resource_version,
+                status=plan.status.dump(),
+            )
+            return Outcome(world=world.with_job(stored))
+        deletes = [a for a in plan.actions if isinstance(a, DeletePod)]
+        creates = [a for a in plan.actions if isinstance(a, CreatePod)]
+        patches = [a for a in plan.actions if isinstance(a, PatchDirective)]
+        await _all(self._delete(key, action) for action in deletes)
+        made = await _all(self._create(job, action) for action in creates)
+        pods = [pod for pod in made if not isinstance(pod, Refused)]
+        refused = tuple(pod for pod in made if isinstance(pod, Refused))
+        pods += await _all(self._patch(key, action) for action in patches)
+        created = tuple(action.name for action in creates)
+        if deletes or refused:
+            return Outcome(world=None, created=created, refused=refused)
+        return Outcome(world=world.with_pods(pods), created=created)
+
+    async def _delete(self, key: JobKey, action: DeletePod) -> None:
+        try:
+            await self._cluster.delete_pod(
+                namespace=key.namespace,
+                name=action.name,
+                uid=action.uid,
+                grace_seconds=0 if action.force else action.grace_seconds,
+            )
+        except ApiError as error:
+            # 409: the name has another UID by now, so the one that we meant is gone.
+            if not error.is_not_found and not error.is_conflict:
+                raise
+
+    async def _create(self, job: Raw, action: CreatePod) -> Raw | Refused:
+        owner = owner_of(job)
+        manifest = desired_pod(
+            api_spec(job),
+            owner=owner,
+            rank=action.rank,
+            made_in=action.made_in,
+            settings=self._settings,
+        )
+        try:
+            return await self._cluster.create_pod(manifest)
+        except ApiError as error:
+            if error.is_conflict and error.reason == "AlreadyExists":
+                return await self._existing(owner.namespace, action, job_uid=owner.uid)
+            # 403 with "exceeded quota" or 409 Conflict of the quota's own object pass by
+            # themselves; the rest does not. Both are paced by decide, and shown.
+            if error.status in REFUSALS or error.is_conflict:
+                return self._refusal(action.name, code=error.status, message=error.message)
+            raise
+
+    async def _existing(self, namespace: str, action: CreatePod, *, job_uid: str) -> Raw | Refused:
+        pod = await self._cluster.get_pod(namespace=namespace, name=action.name)
+        if pod is None:
+            raise ApiError(status=409, reason="Conflict", message=f"pod {action.name} just went")
+        if controller_uid(pod) != job_uid:
+            return self._refusal(
+                action.name,
+                code=409,
+                message=f"a pod named {action.name} exists that is not of this job: remove it",
+            )
+        return pod
+
+    def _refusal(self, pod: str, *, code: int, message: str) -> Refused:
+        return Refused(pod, Rejection(code=code, message=message, at=self._clock()))
+
+    async def _patch(self, key: JobKey, action: PatchDirective) -> Raw:
+        return await self._cluster.annotate_pod(
+            namespace=key.namespace,
+            name=action.pod,
+            resource_version=action.resource_version,
+            annotations={contract.ANNOTATION_DIRECTIVE: action.directive.dump_json()},
+        )
+
+
+async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """All at once; every one is waited for, then the first error is raised.
+
+    A transient error goes before a conflict: back off rather than ask again at once.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [r for r in results if isinstance(r, BaseException)]
+    for error in errors:
+        if not (isinstance(error, ApiError) and error.is_conflict):
+            raise error
+    if errors:
+        raise errors[0]
+    return [r for r in results if not isinstance(r, BaseException)]

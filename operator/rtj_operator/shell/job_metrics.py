@@ -1,0 +1,215 @@
+"""The series of each job, made at each scrape from the status last seen.
+
+So they survive a restart of the operator, never count twice, and vanish with the job. Names and
+meanings stand in one table, from which the docs are generated. Must never count in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from pydantic import ValidationError
+from rtj_api.status import ConditionType, JobPhase, Status, parse_time
+from rtj_operator.core.observed import JobKey, Observed
+from rtj_operator.shell.api import Raw
+
+JOB_LABELS = ("namespace", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """One job as last seen or written."""
+
+    created_at: float
+    resource_version: str
+    status: Status
+    interval_seconds: float = 0.0  # between saves, as rank 0 observes it now
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeries:
+    """One per-job metric: its name as exposed, and its value of one job."""
+
+    name: str
+    kind: str  # counter | gauge
+    meaning: str
+    value: Callable[[JobFacts], float | None]
+
+
+JOB_SERIES: tuple[JobSeries, ...] = (
+    JobSeries(
+        "training_job_start_count_total",
+        "counter",
+        "Starts of the gang: the first, automatic restarts and resumes.",
+        lambda job: job.status.starts,
+    ),
+    JobSeries(
+        "training_job_restart_count_total",
+        "counter",
+        "Automatic restarts after a fault.",
+        lambda job: job.status.restarts,
+    ),
+    JobSeries(
+        "training_job_successful_completion_total",
+        "counter",
+        "0 from the job's creation, 1 once it is complete.",
+        lambda job: job.status.completions,
+    ),
+    JobSeries(
+        "training_job_failure_count_total",
+        "counter",
+        "Started attempts that ended in a fault of the job's own, not of the infrastructure.",
+        lambda job: job.status.failures,
+    ),
+    JobSeries(
+        "training_job_last_start_timestamp_seconds",
+        "gauge",
+        "Unix time of the newest start; 0 before the first.",
+        lambda job: job.status.last_start_time or 0,
+    ),
+    JobSeries(
+        "training_job_created_timestamp_seconds",
+        "gauge",
+        "Unix time of the job's creation.",
+        lambda job: job.created_at,
+    ),
+    JobSeries(
+        "training_job_finished_timestamp_seconds",
+        "gauge",
+        "Unix time at which the job completed or failed; 0 before.",
+        lambda job: job.status.completion_time or 0,
+    ),
+    JobSeries(
+        "training_job_restarts_since_progress",
+        "gauge",
+        "Restarts since a checkpoint was newly durable, whoever was to blame.",
+        lambda job: (
+            job.status.budgets.restarts_since_progress
+            + job.status.budgets.infrastructure_since_progress
+        ),
+    ),
+    JobSeries(
+        "training_job_last_checkpoint_timestamp_seconds",
+        "gauge",
+        "Unix time at which the newest durable checkpoint became durable; 0 without one.",
+        lambda job: job.status.checkpoint.last_durable_time or 0,
+    ),
+    JobSeries(
+        "training_job_last_checkpoint_step",
+        "gauge",
+        "Step of the newest durable checkpoint; 0 without one.",
+        lambda job: job.status.checkpoint.last_durable_step or 0,
+    ),
+    JobSeries(
+        "training_job_valid_checkpoints",
+        "gauge",
+        "Durable checkpoints that passed validation.",
+        lambda job: job.status.checkpoint.valid,
+    ),
+    JobSeries(
+        "training_job_invalid_checkpoints",
+        "gauge",
+        "Checkpoints that failed validation.",
+        lambda job: job.status.checkpoint.invalid,
+    ),
+    JobSeries(
+        "training_job_checkpoint_interval_seconds",
+        "gauge",
+        "Observed time between checkpoints; 0 while unknown.",
+        lambda job: job.interval_seconds,
+    ),
+)
+PHASE_NAME = "training_job_status_phase"
+PHASE_MEANING = "1 for the job's phase, 0 for every other one."
+REASON_NAME = "training_job_status_reason"
+REASON_MEANING = (
+    "1 for the reason of each condition that says something is wrong, and of what the job waits "
+    "for. Reasons are listed in reasons.md."
+)
+
+
+class JobTable:
+    """The jobs, as last seen; and the collector over them."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobKey, JobFacts] = {}
+
+    def seen(self, key: JobKey, raw: Raw | None) -> None:
+        if raw is None:
+            self._jobs.pop(key, None)
+            return
+        version = raw["metadata"]["resourceVersion"]
+        known = self._jobs.get(key)
+        if known is not None and known.resource_version == version:
+            return
+        try:
+            status = Status.model_validate(raw.get("status") or {})
+        except ValidationError:
+            return  # the pass itself complains
+        created = float(parse_time(raw["metadata"]["creationTimestamp"]))
+        interval = known.interval_seconds if known else 0.0
+        self._jobs[key] = JobFacts(created, version, status, interval)
+
+    def observed(self, observed: Observed) -> None:
+        """Take what only the sidecars' reports say."""
+        job = observed.job
+        known = self._jobs.get(job.key) if job else None
+        if job is None or known is None:
+            return
+        reports = [observed.report_of(pod) for pod in observed.pods]
+        found = [r.checkpoint.interval_seconds or 0 for r in reports if r is not None]
+        if found:
+            self._jobs[job.key] = replace(known, interval_seconds=max(found))
+
+    def version_of(self, key: JobKey) -> str | None:
+        """The resourceVersion of the job as last read or written by us."""
+        facts = self._jobs.get(key)
+        return facts.resource_version if facts else None
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def collect(self) -> Iterator[Metric]:
+        jobs = list(self._jobs.items())
+        for series in JOB_SERIES:
+            family: CounterMetricFamily | GaugeMetricFamily
+            if series.kind == "counter":
+                family = CounterMetricFamily(series.name, series.meaning, labels=JOB_LABELS)
+            else:
+                family = GaugeMetricFamily(series.name, series.meaning, labels=JOB_LABELS)
+            for key, job in jobs:
+                value = series.value(job)
+                if value is not None:
+                    family.add_metric([key.namespace, key.name], value)
+            yield family
+        phases = GaugeMetricFamily(PHASE_NAME, PHASE_MEANING, labels=(*JOB_LABELS, "phase"))
+        reasons = GaugeMetricFamily(REASON_NAME, REASON_MEANING, labels=(*JOB_LABELS, "reason"))
+        for key, job in jobs:
+            for phase in JobPhase:
+                current = float(job.status.phase == phase)
+                phases.add_metric([key.namespace, key.name, str(phase)], current)
+            for reason in sorted(reasons_of(job.status)):
+                reasons.add_metric([key.namespace, key.name, reason], 1)
+        yield phases
+        yield reasons
+
+
+def reasons_of(status: Status) -> set[str]:
+    """Reasons that a person who looks at the job would want to know, as the enum has them."""
+    found: set[str] = set()
+    if status.hold is not None:
+        found.add(status.hold.reason)
+    for condition in status.conditions:
+        bad = {
+            ConditionType.ACCEPTED: "False",
+            ConditionType.RUNNING: "False",
+            ConditionType.CHECKPOINT_FRESH: "False",
+            ConditionType.SUSPENDED: "True",
+            ConditionType.DEGRADED: "True",
+            ConditionType.FAILED: "True",
+        }.get(condition.type)
+        if condition.status == bad and not status.is_true(ConditionType.COMPLETE):
+            found.add(condition.reason)
+    return found

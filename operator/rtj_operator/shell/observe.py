@@ -1,0 +1,116 @@
+"""Gather all that one pass may look at: the job, its pods, their nodes and their reports.
+
+Truth is read anew from the API server at each pass; a watch event is only a hint to look. The
+one exception is a pass that follows at once on a write of ours: it goes on with what was read a
+moment ago and what the write returned, for every write is guarded by version, UID or name. Must
+never decide anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rtj_operator.core.observed import JobKey, Observed, PodView, Rejection, ReportView
+from rtj_operator.shell.api import Cluster, Raw
+from rtj_operator.shell.nodes import Nodes
+from rtj_operator.shell.reports import Endpoint, Reports
+from rtj_operator.shell.views import controller_uid, job_view, pod_view, status_port_of
+
+CARRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Raw objects of one job, as read (or as our own writes returned them)."""
+
+    read_at: float
+    job: Raw | None
+    pods: Mapping[str, Raw] = field(default_factory=dict)  # by name
+
+    def with_job(self, job: Raw) -> World:
+        return replace(self, job=job)
+
+    def with_pods(self, pods: list[Raw]) -> World:
+        return replace(self, pods={**self.pods, **{pod["metadata"]["name"]: pod for pod in pods}})
+
+
+class Observer:
+    """`clock` gives Unix seconds."""
+
+    def __init__(
+        self, cluster: Cluster, *, nodes: Nodes, reports: Reports, clock: Callable[[], float]
+    ) -> None:
+        self._cluster = cluster
+        self._nodes = nodes
+        self._reports = reports
+        self._clock = clock
+        self._rejections: dict[JobKey, dict[str, Rejection]] = {}
+        self._generations: dict[JobKey, tuple[str, int]] = {}
+
+    async def read(self, key: JobKey) -> World:
+        now = self._clock()
+        job, pods = await asyncio.gather(self._cluster.get_job(key), self._cluster.list_pods(key))
+        return World(read_at=now, job=job, pods={pod["metadata"]["name"]: pod for pod in pods})
+
+    def is_fresh(self, world: World) -> bool:
+        return 0 <= self._clock() - world.read_at <= CARRY_SECONDS
+
+    async def observe(self, key: JobKey, world: World) -> Observed:
+        if world.job is None:
+            self.forget(key)
+            return Observed(now=self._clock(), job=None)
+        job = job_view(world.job)
+        self._forget_rejections_of_older_specs(key, uid=job.uid, generation=job.generation)
+        ours: list[PodView] = []
+        older: list[PodView] = []
+        endpoints: list[Endpoint] = []
+        for raw in world.pods.values():
+            owner = controller_uid(raw)
+            view = pod_view(raw) if owner else None
+            if view is None:
+                continue
+            (ours if owner == job.uid else older).append(view)
+            port = status_port_of(raw)
+            if owner == job.uid and view.ip and port and not view.is_terminal:
+                endpoints.append(Endpoint(key, job.uid, view.uid, view.ip, port))
+        self._reports.follow(key, endpoints)
+        reports = self._reports.views(key)
+        nodes = await self._nodes.views(
+            (pod.node for pod in ours if pod.node),
+            in_doubt=any(_is_silent(reports.get(pod.uid)) for pod in ours),
+        )
+        return Observed(
+            now=self._clock(),
+            job=job,
+            pods=tuple(ours),
+            older_pods=tuple(older),
+            nodes=nodes,
+            # Read last: what came while the nodes were asked counts too.
+            reports=self._reports.views(key),
+            stale_lease_share=self._nodes.stale_share(),
+            rejections=dict(self._rejections.get(key, {})),
+        )
+
+    def rejected(self, key: JobKey, *, pod: str, rejection: Rejection) -> None:
+        """Remember that the API server refused this pod's manifest."""
+        self._rejections.setdefault(key, {})[pod] = rejection
+
+    def accepted(self, key: JobKey, *, pod: str) -> None:
+        self._rejections.get(key, {}).pop(pod, None)
+
+    def forget(self, key: JobKey) -> None:
+        """The job is gone: stop listening to its pods."""
+        self._reports.follow(key, ())
+        self._rejections.pop(key, None)
+        self._generations.pop(key, None)
+
+    def _forget_rejections_of_older_specs(self, key: JobKey, *, uid: str, generation: int) -> None:
+        if self._generations.get(key) != (uid, generation):
+            self._generations[key] = (uid, generation)
+            self._rejections.pop(key, None)
+
+
+def _is_silent(view: ReportView | None) -> bool:
+    return view is not None and view.last_contact is not None and not view.connected

@@ -1,0 +1,264 @@
+"""Raw objects of the API server -> the frozen views that decisions are made from.
+
+Pure: what a field means is settled here once. Must never guess: what a raw object does not say
+is None in the view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from rtj_api import contract, v1alpha1, wire
+from rtj_api.reasons import Reason
+from rtj_api.status import Status, parse_time
+from rtj_operator.core import pods as manifests
+from rtj_operator.core.observed import (
+    ContainerEnd,
+    ContainerView,
+    JobKey,
+    JobSpec,
+    JobView,
+    NodeView,
+    PodView,
+    SpecProblem,
+)
+from rtj_operator.core.template import SpecRefused
+
+Raw = Mapping[str, Any]
+
+POD_NAME = re.compile(r"^.*-(\d+)-(\d+)-[0-9a-f]{4}$")
+
+
+def job_view(raw: Raw) -> JobView:
+    """The job as decisions see it; an unreadable spec gives a `problem` in place of `spec`."""
+    meta = raw["metadata"]
+    key = JobKey(namespace=meta["namespace"], name=meta["name"])
+    spec, problem = _job_spec(raw)
+    request, request_error = _request(meta)
+    return JobView(
+        key=key,
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+        generation=int(meta.get("generation") or 0),
+        deleting="deletionTimestamp" in meta,
+        spec=spec,
+        status=Status.model_validate(raw.get("status") or {}),
+        problem=problem,
+        request=request,
+        request_error=request_error,
+    )
+
+
+def owner_of(raw: Raw) -> manifests.Owner:
+    meta = raw["metadata"]
+    return manifests.Owner(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+
+
+def api_spec(raw: Raw) -> v1alpha1.JobSpec:
+    """Raises pydantic.ValidationError."""
+    return v1alpha1.JobSpec.model_validate(raw.get("spec") or {})
+
+
+def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
+    try:
+        spec = api_spec(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(["spec", *map(str, first["loc"])])
+        return None, SpecProblem(
+            reason=Reason.INVALID_SPEC, message=f"{where}: {first['msg']}. Correct this field."
+        )
+    owner = owner_of(raw)
+    refusal = manifests.refusal_of(spec, owner=owner)
+    if refusal is not None:
+        return None, SpecProblem(reason=refusal.reason, message=refusal.message)
+    try:
+        shared = manifests.is_shared_directory(spec)
+    except SpecRefused as error:
+        return None, SpecProblem(reason=error.refusal.reason, message=error.refusal.message)
+    return JobSpec(
+        replicas=spec.replicas,
+        run_id=manifests.run_id(spec, owner=owner),
+        template_hash=manifests.template_hash(spec),
+        shared_directory=shared,
+        suspend=spec.suspend,
+        on_no_valid=str(spec.checkpoint.on_no_valid),
+        max_restarts=spec.recovery.max_restarts,
+        backoff_base_seconds=spec.recovery.backoff.initial_seconds,
+        backoff_max_seconds=spec.recovery.backoff.max_seconds,
+        trainer_grace_seconds=manifests.trainer_grace_seconds(spec),
+        drain_seconds=spec.sidecar.drain_seconds,
+    ), None
+
+
+def _request(meta: Raw) -> tuple[wire.Request | None, str | None]:
+    text = (meta.get("annotations") or {}).get(contract.ANNOTATION_REQUEST)
+    if text is None:
+        return None, None
+    try:
+        return wire.Request.model_validate_json(text), None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        actions = ", ".join(wire.RequestAction)
+        return None, (
+            f"annotation {contract.ANNOTATION_REQUEST}: {where}: {first['msg']}. It must be JSON "
+            f'{{"id": "…", "action": "…"}} with an action of: {actions}.'
+        )
+
+
+def controller_uid(raw: Raw) -> str | None:
+    """UID of the ResumableTrainingJob that controls this pod; None if another thing does."""
+    for owner in raw["metadata"].get("ownerReferences") or []:
+        ours = owner.get("kind") == contract.KIND
+        if owner.get("controller") and ours and owner["apiVersion"].startswith(contract.GROUP):
+            return str(owner["uid"])
+    return None
+
+
+def pod_view(raw: Raw) -> PodView | None:
+    """None for a pod whose rank cannot be told: it is none of ours, whatever its labels say."""
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    name = POD_NAME.match(meta["name"])
+    rank = _number(labels.get(contract.LABEL_RANK), otherwise=name and name[1])
+    made_in = _number(notes.get(contract.ANNOTATION_MADE_IN), otherwise=name and name[2])
+    if rank is None or made_in is None:
+        return None
+    deadline = _time(meta.get("deletionTimestamp"))
+    grace = meta.get("deletionGracePeriodSeconds") or 0
+    conditions = {c["type"]: c for c in status.get("conditions") or []}
+    disruption = _if_true(conditions.get("DisruptionTarget"))
+    placed = conditions.get("PodScheduled")
+    unplaced = placed if placed and placed["status"] == "False" else None
+    containers = _containers(status)
+    trainer, sidecar = trainer_name(spec), contract.CONTAINER_SIDECAR
+    return PodView(
+        name=meta["name"],
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+        rank=rank,
+        made_in=made_in,
+        created_at=_time(meta["creationTimestamp"]) or 0.0,
+        node=spec.get("nodeName") or None,
+        ip=status.get("podIP") or None,
+        phase=status.get("phase") or "Pending",
+        reason=status.get("reason"),
+        message=status.get("message"),
+        deleting_since=None if deadline is None else deadline - grace,
+        deletion_deadline=deadline,
+        disruption=disruption and (disruption.get("reason") or "Unknown"),
+        disruption_message=disruption and disruption.get("message"),
+        scheduled=None if placed is None else placed["status"] == "True",
+        unschedulable_message=unplaced and unplaced.get("message"),
+        unschedulable_since=unplaced and _time(unplaced.get("lastTransitionTime")),
+        trainer=containers.get(trainer) if trainer else None,
+        sidecar=containers.get(sidecar),
+        others=tuple(c for name, c in containers.items() if name not in (trainer, sidecar)),
+        directive=_directive(notes),
+        template_hash=notes.get(contract.ANNOTATION_TEMPLATE_HASH),
+    )
+
+
+def trainer_name(pod_spec: Raw) -> str | None:
+    """The container that runs under our supervisor, of this very pod: the job's template may
+    have changed since it was made."""
+    for container in pod_spec.get("containers") or []:
+        if (container.get("command") or [None])[0] == contract.SUPERVISE:
+            return str(container["name"])
+    return None
+
+
+def status_port_of(raw: Raw) -> int | None:
+    """The port of this pod's sidecar, from its own manifest."""
+    for container in (raw.get("spec") or {}).get("initContainers") or []:
+        if container["name"] == contract.CONTAINER_SIDECAR:
+            port = ((container.get("startupProbe") or {}).get("httpGet") or {}).get("port")
+            return int(port) if port else None
+    return None
+
+
+def _containers(status: Raw) -> dict[str, ContainerView]:
+    init, main = status.get("initContainerStatuses"), status.get("containerStatuses")
+    return {entry["name"]: _container(entry) for entry in [*(init or []), *(main or [])]}
+
+
+def _container(raw: Raw) -> ContainerView:
+    state, last = raw.get("state") or {}, raw.get("lastState") or {}
+    running, waiting = state.get("running"), state.get("waiting") or {}
+    return ContainerView(
+        name=raw["name"],
+        running=running is not None,
+        started_at=_time((running or {}).get("startedAt")),
+        ready=bool(raw.get("ready")),
+        waiting_reason=waiting.get("reason"),
+        waiting_message=waiting.get("message"),
+        ended=_end(state.get("terminated")),
+        last_end=_end(last.get("terminated")),
+        restarts=int(raw.get("restartCount") or 0),
+    )
+
+
+def _end(raw: Raw | None) -> ContainerEnd | None:
+    if raw is None:
+        return None
+    code = int(raw.get("exitCode") or 0)
+    # The runtimes leave `signal` out and say 128 + signal; a program that exits 137 by itself
+    # cannot be told from a killed one here: the supervisor's report knows better.
+    signal = raw.get("signal") or (code - 128 if 128 < code <= 128 + 64 else None)
+    return ContainerEnd(
+        exit_code=code,
+        signal=signal,
+        reason=raw.get("reason"),
+        message=raw.get("message"),
+        finished_at=_time(raw.get("finishedAt")),
+    )
+
+
+def _directive(annotations: Raw) -> wire.Directive | None:
+    text = annotations.get(contract.ANNOTATION_DIRECTIVE)
+    if not text:
+        return None
+    try:
+        return wire.Directive.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def node_view(name: str, raw: Raw | None, *, lease_renewed_at: float | None) -> NodeView:
+    """`raw` None: the API server said 404."""
+    if raw is None:
+        return NodeView(name=name, exists=False, ready=None, lease_renewed_at=lease_renewed_at)
+    conditions = {c["type"]: c for c in (raw.get("status") or {}).get("conditions") or []}
+    ready = conditions.get("Ready")
+    is_ready = {"True": True, "False": False}.get(ready["status"]) if ready else None
+    return NodeView(
+        name=name,
+        ready=is_ready,
+        not_ready_since=(
+            None if is_ready or ready is None else _time(ready.get("lastTransitionTime"))
+        ),
+        taints=tuple(
+            f"{taint['key']}:{taint.get('effect', '')}"
+            for taint in (raw.get("spec") or {}).get("taints") or []
+        ),
+        lease_renewed_at=lease_renewed_at,
+    )
+
+
+def _time(text: str | None) -> float | None:
+    return None if text is None else float(parse_time(text))
+
+
+def _number(text: str | None, *, otherwise: str | None) -> int | None:
+    for candidate in (text, otherwise):
+        if candidate is not None and candidate.isascii() and candidate.isdigit():
+            return int(candidate)
+    return None
+
+
+def _if_true(condition: Raw | None) -> Raw | None:
+    return condition if condition and condition.get("status") == "True" else None
