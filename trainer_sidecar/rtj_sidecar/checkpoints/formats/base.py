@@ -25,7 +25,7 @@ class Caps:
     """Limits that a hostile or broken file runs into before it costs memory or time."""
 
     pickle_bytes: int = 64 << 20
-    pickle_operations: int = 20_000_000
+    pickle_operations: int = 4_000_000
     pickle_seconds: float = 20.0
     zip_directory_bytes: int = 64 << 20
     inflated_bytes: int = 64 << 20

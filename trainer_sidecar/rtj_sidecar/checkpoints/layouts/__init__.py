@@ -1,1 +1,46 @@
-"""The layouts, one file each. See `base.Layout`."""
+"""The layouts, one file each, the specific ones before the general. See `base.Layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rtj_sidecar.checkpoints.layouts.base import Layout
+from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
+from rtj_sidecar.checkpoints.layouts.generic import GenericLayout
+from rtj_sidecar.checkpoints.layouts.hf_trainer import HuggingFaceTrainerLayout
+from rtj_sidecar.checkpoints.layouts.safetensors import SafetensorsLayout
+from rtj_sidecar.checkpoints.layouts.torchfile import TorchFileLayout
+
+AUTO = "auto"
+GENERIC = "generic"
+
+
+class UnknownLayoutError(ValueError):
+    """`checkpoint.layout` names no layout; the message lists those that exist."""
+
+
+def specific_layouts() -> tuple[Layout, ...]:
+    """All but the generic one, in the order in which they may claim files."""
+    return (
+        HuggingFaceTrainerLayout(),
+        DcpLayout(),
+        TorchFileLayout(),
+        SafetensorsLayout(),
+    )
+
+
+def layouts_for(*, layout: str = AUTO, include: Sequence[str] = ()) -> tuple[Layout, ...]:
+    """The layouts that `checkpoint.layout` and `.include` select, first match first.
+
+    `auto`: all specific ones, then the generic one for what `include` names. Raises
+    UnknownLayoutError.
+    """
+    generic = GenericLayout(include=tuple(include))
+    if layout == GENERIC:
+        return (generic,)
+    known = specific_layouts()
+    chosen = known if layout == AUTO else tuple(found for found in known if found.name == layout)
+    if not chosen:
+        names = ", ".join([AUTO, *(found.name for found in known), GENERIC])
+        raise UnknownLayoutError(f"checkpoint.layout {layout!r} is unknown; use one of: {names}")
+    return (*chosen, generic) if include else chosen

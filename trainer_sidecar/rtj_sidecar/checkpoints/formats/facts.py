@@ -1,0 +1,98 @@
+"""The few facts wanted from an inert pickle or JSON value: step, epoch, loss, what is in it.
+
+Bounded: looks at the top and one level below, never follows deeper, and keeps only plain JSON
+values of limited length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rtj_sidecar.checkpoints.formats.inert import Stub
+
+STEP_KEYS: tuple[str, ...] = (
+    "global_step",
+    "global_steps",
+    "step",
+    "iteration",
+    "iter_num",
+    "iter",
+    "it",
+    "steps",
+)
+STEP_KEYS += ("steps_run", "num_updates")
+EPOCH_KEYS = ("epoch", "current_epoch", "epochs_run", "epochs")
+LOSS_KEYS = ("loss", "train_loss", "val_loss", "validation_loss", "eval_loss")
+_NESTED = ("state", "trainer", "train_state", "trainer_state", "meta", "metadata", "progress")
+_MAX_KEYS = 64
+_MAX_TEXT = 200
+
+
+def from_state(value: Any) -> dict[str, object]:
+    """Facts of a checkpoint's top-level value: JSON-ready, any of step, epoch, loss, keys, ….
+
+    `full_state`: whether a top-level key looks like an optimizer's; absent where it is no mapping.
+    `best`: fields about another save (`best_…`), kept apart: they are not this save's loss.
+    """
+    top = _mapping(value)
+    if top is None:
+        return {"top": value.name if isinstance(value, Stub) else type(value).__name__}
+    facts: dict[str, object] = {}
+    levels = [top] + [m for name in _NESTED if (m := _mapping(top.get(name))) is not None]
+    for level in levels:
+        _take(facts, "step", level, STEP_KEYS, whole_number)
+        _take(facts, "epoch", level, EPOCH_KEYS, whole_number)
+        _take(facts, "loss", level, LOSS_KEYS, number)
+    names = [key for key in top if isinstance(key, str)]
+    facts["keys"] = [key[:_MAX_TEXT] for key in names[:_MAX_KEYS]]
+    facts["key_count"] = len(top)
+    inner = [key for level in levels for key in level if isinstance(key, str)]
+    # {state, param_groups} is the state of an optimizer saved by itself.
+    facts["full_state"] = any(_optimizer(key) for key in inner) or {"state", "param_groups"} <= {
+        *names
+    }
+    facts["rng"] = any("rng" in key.lower() or "random_state" in key.lower() for key in inner)
+    best = {key[:_MAX_TEXT]: number(top[key]) for key in names if key.startswith("best")}
+    if known := {key: item for key, item in best.items() if item is not None}:
+        facts["best"] = known
+    return facts
+
+
+def whole_number(value: Any) -> int | None:
+    """A non-negative step or epoch below 2**63, also from a float without a fraction."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
+        return None
+    return int(value) if 0 <= value < 2**63 else None
+
+
+def number(value: Any) -> float | None:
+    """A finite float; None for all else (JSON has no NaN)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _take(
+    facts: dict[str, object], name: str, level: Mapping[Any, Any], keys: tuple[str, ...], read: Any
+) -> None:
+    for key in keys:
+        if name not in facts and (found := read(level.get(key))) is not None:
+            facts[name] = found
+
+
+def _optimizer(key: str) -> bool:
+    return key.lower().startswith("optim") or key in ("opt", "opt_state") or "optimizer" in key
+
+
+def _mapping(value: Any) -> Mapping[Any, Any] | None:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, Stub) and value.state:
+        return value.state
+    return None

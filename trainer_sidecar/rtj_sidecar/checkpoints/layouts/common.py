@@ -1,0 +1,221 @@
+"""Gates and fact reading that several layouts share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from rtj_sidecar.checkpoints.formats import jsonfile, sniff
+from rtj_sidecar.checkpoints.formats.base import FileCheck, MalformedError, Window
+from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
+from rtj_sidecar.checkpoints.layouts.names import pattern_of, rank_in
+from rtj_sidecar.checkpoints.paths import UnsafePathError
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.types import (
+    Expectations,
+    FileEntry,
+    FoundSave,
+    Gate,
+    GateResult,
+    PartFiles,
+    Reason,
+)
+
+
+def check_of(reader: Reader, entry: FileEntry) -> FileCheck:
+    """The file's own proof, read at most once for each of its states."""
+    return reader.ask(
+        entry,
+        ("check", name_of(entry.path)),
+        lambda window, buffer: sniff.check_file(
+            window, buffer, name=name_of(entry.path), caps=reader.caps
+        ),
+    )
+
+
+def peek_of(reader: Reader, entry: FileEntry) -> FileCheck | None:
+    """Facts of the file, cheap; None where it is gone or changing. A broken file has failed."""
+
+    def look(window: Window, _: bytearray) -> FileCheck:
+        return sniff.peek(window, name=name_of(entry.path), caps=reader.caps)
+
+    try:
+        return reader.ask(entry, "peek", look)
+    except (OSError, UnsafePathError):
+        return None
+
+
+def json_of(reader: Reader, entry: FileEntry, *, keep: Iterable[str]) -> FileCheck:
+    """A JSON object's named fields, as the facts of a check that failed where it does not parse."""
+    names = tuple(keep)
+
+    def look(window: Window, _: bytearray) -> FileCheck:
+        value = jsonfile.load(window, caps=reader.caps)
+        if not isinstance(value, dict):
+            raise MalformedError("it is no JSON object")
+        return FileCheck("json", True, "parses", facts={k: value[k] for k in names if k in value})
+
+    return reader.ask(entry, ("json", names), look)
+
+
+def container_gate(save: FoundSave, reader: Reader) -> GateResult:
+    """Fails on the first file that its own format refutes; passes where most bytes are proved."""
+    checks = [(entry, check_of(reader, entry)) for entry in save.files]
+    for entry in save.aliases:
+        check = check_of(reader, entry)
+        if check.passed is False:
+            checks.append((entry, check))
+    return container_result(checks)
+
+
+def container_result(checks: Iterable[tuple[FileEntry, FileCheck]]) -> GateResult:
+    """The gate over (file, its check). None where the bytes that prove themselves are the fewer.
+
+    A JSON text that parses refutes nothing and proves nothing of the tensors beside it.
+    """
+    proved = silent = count = total = 0
+    for entry, check in checks:
+        if check.passed is False:
+            detail = check.detail
+            named = detail if detail.startswith(entry.path) else f"{entry.path}: {detail}"
+            return failed(Gate.CONTAINER, check.reason, named)
+        total += 1
+        if check.passed and check.format != "json":
+            count += 1
+            proved += entry.size
+        elif check.format != "json":
+            silent += entry.size
+    if not count or proved < silent:
+        return GateResult(Gate.CONTAINER, None, f"{count} of {total} files can prove themselves")
+    detail = f"{count} of {total} files proved by their own format"
+    return GateResult(Gate.CONTAINER, True, detail)
+
+
+def failed(gate: Gate, reason: Reason, detail: str) -> GateResult:
+    return GateResult(gate, False, detail, reason)
+
+
+def _named(path: str, detail: str) -> str:
+    return detail if detail.startswith(path) else f"{path}: {detail}"
+
+
+def no_marker(what: str) -> GateResult:
+    return GateResult(Gate.MARKER, None, f"{what} leaves no commit marker")
+
+
+def name_set(save: FoundSave) -> frozenset[str]:
+    """Patterns of the save's own file names, comparable between two saves.
+
+    Without "best" files: they are there only when a metric improved.
+    """
+    patterns = (pattern_of(entry.path) for entry in save.files)
+    return frozenset(found for found in patterns if "best" not in name_of(found).lower())
+
+
+def family_of(save: FoundSave) -> tuple[str, str, bool] | None:
+    """Saves of one family have the same files; None for one of a fixed name, which has none."""
+    if save.reused_path:
+        return None
+    directory = all(entry.path != save.root_key for entry in save.files)
+    return (
+        save.layout,
+        pattern_of(save.root_key if directory else parent_of(save.root_key)),
+        directory,
+    )
+
+
+def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
+    """The same file names as the earlier saves all had, and every rank's file where names say so.
+
+    History can only wait for files, so it is the weakest proof: two saves in a row that leave the
+    same file out are believed, because the caller passes the last two sets whatever their verdict.
+    """
+    ranks = {r for entry in save.files if (r := rank_in(name_of(entry.path))) is not None}
+    if ranks and expect.whole:
+        count = max(expect.world_size or 0, max(ranks) + 1)
+        if missing := sorted(set(range(count)) - ranks):
+            return failed(
+                Gate.SET, Reason.FILES_MISSING, f"{save.root_key}: no file of rank {_some(missing)}"
+            )
+    if not expect.name_sets:
+        if ranks and expect.whole:
+            return GateResult(Gate.SET, True, f"files of all {len(ranks)} ranks")
+        return GateResult(Gate.SET, None, "nothing says which files belong to it")
+    own, wanted = name_set(save), frozenset.intersection(*expect.name_sets)
+    # Only a strict part of what was there before: other names mean that the user renamed them.
+    if own < wanted:
+        missing_names = sorted(wanted - own)
+        return failed(
+            Gate.SET,
+            Reason.FILES_MISSING,
+            f"{save.root_key}: {_some(missing_names)} is missing, earlier saves had it",
+        )
+    if own >= wanted:
+        return GateResult(Gate.SET, True, "the same files as the saves before it")
+    return GateResult(Gate.SET, None, "its file names are not those of the saves before it")
+
+
+def index_problem(
+    reader: Reader, files: Mapping[str, FileEntry], index: FileEntry
+) -> tuple[Reason, str] | None:
+    """What is wrong between a `*.index.json` and the shards beside it; None where all is well."""
+    check = json_of(reader, index, keep=("weight_map", "metadata"))
+    if check.passed is False:
+        return check.reason, _named(index.path, check.detail)
+    weights, metadata = check.facts.get("weight_map"), check.facts.get("metadata")
+    if not isinstance(weights, dict) or not all(isinstance(v, str) for v in weights.values()):
+        return Reason.MALFORMED, f"{index.path}: it has no weight_map of file names"
+    prefix = parent_of(index.path)
+    total, known = 0, True
+    for name in sorted(set(weights.values())):
+        path = name if prefix == "." else f"{prefix}/{name}"
+        if path not in files:
+            return Reason.FILES_MISSING, f"{path} is missing, {name_of(index.path)} names it"
+        size = check_of(reader, files[path]).facts.get("bytes")
+        known = known and isinstance(size, int)
+        total += size if isinstance(size, int) else 0
+    stated = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if known and isinstance(stated, int) and stated != total:
+        return Reason.FILES_MISSING, f"{index.path}: total_size {stated}, its shards hold {total}"
+    return None
+
+
+def union_of(parts: Iterable[PartFiles]) -> dict[str, int]:
+    """Path -> size over all parts, aside from per-rank copies of the same path."""
+    union: dict[str, int] = {}
+    for part in parts:
+        union.update(part.files)
+    return union
+
+
+def union_by_history(parts: Iterable[PartFiles], *, expect: Expectations) -> GateResult:
+    """The set gate over parts for layouts that only history can tell about."""
+    union = union_of(parts)
+    if not union:
+        return failed(Gate.SET, Reason.FILES_MISSING, "no rank has a file of it")
+    ranks = {r for path in union if (r := rank_in(name_of(path))) is not None}
+    if ranks:
+        count = max(expect.world_size or 0, max(ranks) + 1)
+        if missing := sorted(set(range(count)) - ranks):
+            detail = f"no file of rank {_some(missing)}"
+            return failed(Gate.SET, Reason.FILES_MISSING, detail)
+    if expect.name_sets:
+        wanted = frozenset.intersection(*expect.name_sets)
+        present = {pattern_of(path) for path in union}
+        if present & wanted and (absent := sorted(wanted - present)):
+            return failed(Gate.SET, Reason.FILES_MISSING, f"{_some(absent)} is missing")
+    return GateResult(Gate.SET, True, f"{len(union)} files")
+
+
+def _some(items: Iterable[object]) -> str:
+    names = [str(item) for item in items]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def plain(value: object) -> object:
+    """The value if JSON can hold it, else its text: facts must stay plain."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return str(value)[:200]
+    return value

@@ -1,0 +1,252 @@
+"""What has to happen on this disk so that a trainer finds exactly the chosen save. Pure.
+
+Nothing is ever deleted: what is torn, newer than the chosen save, or in the way goes to quarantine.
+The plan depends only on what is there now, so a restore that was interrupted anywhere is finished
+by planning again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
+from rtj_sidecar.checkpoints.paths import resolve_link, safe_relative
+from rtj_sidecar.checkpoints.types import (
+    FoundSave,
+    Pointer,
+    PointerKind,
+    Snapshot,
+    Status,
+    Verdict,
+    WantedFile,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The save to restore, as its manifest tells it for this rank.
+
+    `files`: everything of it that belongs here, aliases included. `companions` and `pointers` as
+    they were after that save. All paths relative to the checkpoint directory.
+    """
+
+    root_key: str
+    step: int | None
+    epoch: int | None
+    files: tuple[WantedFile, ...]
+    companions: tuple[WantedFile, ...] = ()
+    pointers: tuple[Pointer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBytes:
+    """What is known of bytes on this disk: relative path -> SHA-256. See `restore.survey`.
+
+    `in_place`: under their own names. `incoming`: fetched already. `pinned`: (pin id, hash) of a
+    pin's copy. `extended`: companions that only grew since (logs): they stay as they are.
+    """
+
+    in_place: Mapping[str, str] = field(default_factory=dict)
+    incoming: Mapping[str, str] = field(default_factory=dict)
+    pinned: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    extended: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The steps, in the order in which they are done. `fetch` must be done by the caller, into
+    `restore.incoming_dir`, before the plan can be applied."""
+
+    root_key: str
+    valid: tuple[str, ...]
+    """Files that are right where they are: nothing is moved for them."""
+    fetch: tuple[WantedFile, ...]
+    from_pins: tuple[tuple[str, WantedFile], ...]
+    """(pin id, file): copied from a pin on this disk."""
+    place: tuple[WantedFile, ...]
+    """Every file that is moved into place (fetched, or copied from a pin)."""
+    quarantine: tuple[str, ...]
+    pointers: tuple[Pointer, ...]
+    touch: tuple[str, ...]
+    """Files whose mtime is set to now, all alike, so that the chosen save is the newest. Newest
+    first, so that a commit marker never looks older than what it marks, wherever we are stopped."""
+
+    @property
+    def bytes_to_fetch(self) -> int:
+        return sum(wanted.size for wanted in self.fetch)
+
+    @property
+    def bytes_wanted(self) -> int:
+        return sum(wanted.size for wanted in self.place)
+
+
+def plan_restore(
+    *,
+    snapshot: Snapshot,
+    verdicts: Mapping[tuple[str, str], Verdict],
+    chosen: Chosen,
+    local: LocalBytes,
+) -> RestorePlan:
+    """The plan. `verdicts` by `FoundSave.identity`; a save without one counts as not torn.
+
+    Raises UnsafePathError for a path in the manifest that would leave the directory.
+    """
+    wanted = {safe_relative(file.path): file for file in chosen.files}
+    companions = {safe_relative(file.path): file for file in chosen.companions}
+    companions = {
+        path: file
+        for path, file in companions.items()
+        if path not in wanted and path not in local.extended
+    }
+    needed = {**companions, **wanted}
+    valid = {path for path, file in needed.items() if local.in_place.get(path) == file.sha256}
+    place = [file for path, file in needed.items() if path not in valid]
+    fetch, from_pins = [], []
+    for file in place:
+        if local.incoming.get(file.path) == file.sha256:
+            continue
+        pin = local.pinned.get(file.path)
+        if pin is not None and pin[1] == file.sha256:
+            from_pins.append((pin[0], file))
+        else:
+            fetch.append(file)
+    moved = _quarantined(snapshot, verdicts, chosen, set(wanted), {f.path for f in place})
+    return RestorePlan(
+        root_key=chosen.root_key,
+        valid=tuple(sorted(valid)),
+        fetch=tuple(fetch),
+        from_pins=tuple(from_pins),
+        place=tuple(place),
+        quarantine=_outermost(moved),
+        pointers=_pointers(snapshot, chosen, moved),
+        touch=_touch(snapshot, set(wanted), {f.path for f in place}, moved),
+    )
+
+
+def _quarantined(
+    snapshot: Snapshot,
+    verdicts: Mapping[tuple[str, str], Verdict],
+    chosen: Chosen,
+    wanted: set[str],
+    place: set[str],
+) -> set[str]:
+    moved: set[str] = set()
+    for save in snapshot.saves:
+        paths = {entry.path for entry in save.all_files}
+        if save.root_key == chosen.root_key or paths & wanted:
+            # The exact set: what the manifest does not name is of another save, or torn.
+            moved |= paths - wanted
+        elif not _stays(save, verdicts.get(save.identity), chosen):
+            inside = wanted and any(path.startswith(f"{save.root_key}/") for path in wanted)
+            whole = save.root_key not in paths | {"."} and not inside
+            moved |= {save.root_key} if whole else paths
+    present = {entry.path for entry in snapshot.files}
+    for path in wanted:
+        if path.startswith(f"{chosen.root_key}/"):
+            prefix = f"{chosen.root_key}/"
+            moved |= {p for p in present if p.startswith(prefix) and p not in wanted}
+            break
+    # Whatever stands where a file must go, or where one of its directories must be.
+    occupied = present | {link.path for link in snapshot.links} | {o.path for o in snapshot.odd}
+    directories = {parent for path in present for parent in _parents(path)}
+    for path in place:
+        moved |= {path} & (occupied | directories)
+        moved |= _parents(path) & occupied
+    return moved
+
+
+def _stays(save: FoundSave, verdict: Verdict | None, chosen: Chosen) -> bool:
+    """Only what is provably not newer than the chosen save, and not torn, stays where it is."""
+    if verdict is not None and verdict.status is Status.TORN:
+        return False
+    older: bool | None = None
+    same = False
+    if save.step is not None and chosen.step is not None:
+        older, same = save.step < chosen.step, save.step == chosen.step
+    elif save.epoch is not None and chosen.epoch is not None:
+        older, same = save.epoch < chosen.epoch, save.epoch == chosen.epoch
+    return bool(older) or (same and verdict is not None and verdict.candidate)
+
+
+def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Pointer, ...]:
+    """The manifest's own pointers as they were; every other one here is turned to the chosen save
+    unless it names a save that stays (a `best` link to an older one)."""
+    wanted = {safe_relative(pointer.path): pointer for pointer in chosen.pointers}
+    leaving = _outermost(moved)
+    for pointer in snapshot.pointers:
+        if pointer.path in wanted or _below(pointer.path, leaving):
+            continue
+        if pointer.names == chosen.root_key:
+            continue
+        stays = pointer.names is not None and not _below(pointer.names, leaving)
+        if stays and "best" in name_of(pointer.path):
+            continue
+        if (turned := _turned(pointer, chosen)) is not None:
+            wanted[pointer.path] = turned
+    return tuple(
+        pointer
+        for _, pointer in sorted(wanted.items())
+        if pointer.kind is PointerKind.TEXT
+        or resolve_link(link=pointer.path, target=pointer.value) is not None
+    )
+
+
+def _turned(pointer: Pointer, chosen: Chosen) -> Pointer | None:
+    """The same pointer, naming the chosen save in the same style; None where it cannot."""
+    if chosen.root_key == ".":
+        return None
+    if pointer.kind is PointerKind.TEXT and pointer.value.strip().isdecimal():
+        if chosen.step is None:
+            return None
+        text = str(chosen.step)
+    else:
+        text = _relative(chosen.root_key, parent_of(pointer.path))
+    if pointer.kind is PointerKind.TEXT and pointer.value.endswith("\n"):
+        text += "\n"
+    return Pointer(pointer.path, pointer.kind, text, chosen.root_key)
+
+
+def _relative(path: str, directory: str) -> str:
+    parts, base = path.split("/"), [] if directory == "." else directory.split("/")
+    while parts and base and parts[0] == base[0]:
+        parts, base = parts[1:], base[1:]
+    return "/".join([".."] * len(base) + parts)
+
+
+def _touch(
+    snapshot: Snapshot, wanted: set[str], place: set[str], moved: set[str]
+) -> tuple[str, ...]:
+    """Files of the save that stay, if one is placed or a save that stays looks as new as it."""
+    leaving = _outermost(moved)
+    oldest = min((e.mtime_ns for e in snapshot.files if e.path in wanted), default=None)
+    rival = max(
+        (
+            entry.mtime_ns
+            for save in snapshot.saves
+            for entry in save.all_files
+            if entry.path not in wanted and not _below(entry.path, leaving)
+        ),
+        default=None,
+    )
+    late = oldest is not None and rival is not None and rival >= oldest
+    if not (place & wanted or late):
+        return ()
+    here = [e for e in snapshot.files if e.path in wanted and e.path not in place]
+    return tuple(e.path for e in sorted(here, key=lambda e: (-e.mtime_ns, e.path)))
+
+
+def _parents(path: str) -> set[str]:
+    parts = path.split("/")[:-1]
+    return {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths without those that lie below another one of them."""
+    chosen = set(paths)
+    return tuple(sorted(path for path in chosen if not _parents(path) & chosen))
+
+
+def _below(path: str, roots: Iterable[str]) -> bool:
+    found = set(roots)
+    return path in found or bool(_parents(path) & found)

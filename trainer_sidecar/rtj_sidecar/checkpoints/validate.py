@@ -1,0 +1,135 @@
+"""Turns the four gates into a verdict on each save. Reads through the Reader; never writes.
+
+Verified: at least one of marker, container and set applies and all that apply pass. Settled: none
+applies. A save that still changes is judged no further, so a poll costs nothing while it grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rtj_sidecar.checkpoints.layouts.base import Layout
+from rtj_sidecar.checkpoints.layouts.common import family_of, name_set
+from rtj_sidecar.checkpoints.paths import UnsafePathError
+from rtj_sidecar.checkpoints.quiescence import Observations, Writers, is_closed, quiet_gate
+from rtj_sidecar.checkpoints.reader import Reader, unreadable
+from rtj_sidecar.checkpoints.types import (
+    Expectations,
+    FoundSave,
+    Gate,
+    GateResult,
+    Reason,
+    Snapshot,
+    Status,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When something counts as quiet. Times in seconds of the caller's monotonic clock."""
+
+    now: float
+    settle_seconds: float = 1.0
+
+
+def judge_all(
+    *,
+    snapshot: Snapshot,
+    reader: Reader,
+    layouts: Sequence[Layout],
+    observations: Observations,
+    patience: Patience,
+    writers: Writers,
+    expect: Expectations,
+) -> tuple[tuple[FoundSave, Verdict], ...]:
+    """A verdict for each save of the snapshot, in its order. Unchanged files are not read again.
+
+    The name sets in `expect` (from before this directory's memory) are used for a save that has
+    fewer than two earlier ones beside it.
+    """
+    by_name = {layout.name: layout for layout in layouts}
+    judged: list[tuple[FoundSave, Verdict]] = []
+    history: dict[tuple[str, str, bool], tuple[frozenset[str], ...]] = {}
+    for at, save in enumerate(snapshot.saves):
+        family = family_of(save)
+        sets = (*expect.name_sets, *history.get(family, ()))[-2:] if family else ()
+        quiet = quiet_gate(
+            save=save,
+            observations=observations,
+            now=patience.now,
+            settle_seconds=patience.settle_seconds,
+            writers=writers,
+        )
+        verdict = judge(
+            save=save,
+            layout=by_name[save.layout],
+            reader=reader,
+            expect=replace(expect, name_sets=sets),
+            quiet=quiet,
+            closed=is_closed(save=save, writers=writers)
+            or _followed(save, snapshot.saves[at + 1 :]),
+            shrinking=save.root_key in snapshot.shrinking,
+        )
+        if family and _container_ok(verdict):
+            history[family] = (*history.get(family, ()), name_set(save))[-2:]
+        judged.append((save, verdict))
+    return tuple(judged)
+
+
+def judge(
+    *,
+    save: FoundSave,
+    layout: Layout,
+    reader: Reader,
+    expect: Expectations,
+    quiet: GateResult,
+    closed: bool,
+    shrinking: bool = False,
+) -> Verdict:
+    """The verdict on one save. Never raises for what it finds on the disk."""
+    if shrinking:
+        detail = f"{save.root_key} loses files and gains none: it is being rotated away"
+        return _verdict(Status.UNKNOWN, (quiet,), Reason.BEING_REMOVED, detail, save)
+    if not quiet.passed:
+        return _verdict(Status.WRITING, (quiet,), quiet.reason, quiet.detail, save)
+    try:
+        gates = (*layout.gates(save=save, reader=reader, expect=expect), quiet)
+    except (OSError, UnsafePathError) as error:
+        reason, message = unreadable(error)
+        return _verdict(Status.UNKNOWN, (quiet,), reason, message, save)
+    for gate in gates:
+        if gate.passed is False:
+            return _verdict(Status.TORN, gates, gate.reason, gate.detail, save)
+    if any(gate.passed for gate in gates if gate.name is not Gate.QUIET):
+        message = "; ".join(gate.detail for gate in gates if gate.passed)
+        return _verdict(Status.VERIFIED, gates, Reason.OK, message, save, candidate=True)
+    if closed:
+        message = "nothing in it can prove itself; it is closed and does not change"
+        return _verdict(Status.SETTLED, gates, Reason.OK, message, save, candidate=True)
+    message = "nothing in it can prove itself, and it may still be open: waiting for its writer"
+    return _verdict(Status.SETTLED, gates, Reason.NOT_CLOSED, message, save)
+
+
+def _verdict(
+    status: Status,
+    gates: tuple[GateResult, ...],
+    reason: Reason,
+    message: str,
+    save: FoundSave,
+    *,
+    candidate: bool = False,
+) -> Verdict:
+    facts = {**save.facts, "gates": {gate.name.value: gate.passed for gate in gates}}
+    return Verdict(status, gates, reason, message, candidate, facts)
+
+
+def _followed(save: FoundSave, later: Sequence[FoundSave]) -> bool:
+    known = save.step is not None or save.epoch is not None
+    return known and any(other.layout == save.layout for other in later)
+
+
+def _container_ok(verdict: Verdict) -> bool:
+    checked = [gate for gate in verdict.gates if gate.name is Gate.CONTAINER]
+    return bool(checked) and checked[0].passed is not False
