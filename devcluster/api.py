@@ -53,7 +53,7 @@ class Api:
 
     def ready(self) -> bool:
         try:
-            return self.request("GET", "/readyz") == "ok"
+            return bool(self.request("GET", "/readyz") == "ok")
         except (OSError, ApiError):
             return False
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from devcluster import binaries, images, requirements
+from devcluster.processes import PATH
 
 SUITE = "bookworm"
-DEFAULT_NAME = f"localhost/devcluster-base:{SUITE}"
+DEFAULT_NAME = f"localhost/rtj-base:{SUITE}"
 # Nothing at run time reads these; /usr/share/locale is not locale data that Python needs.
 STRIPPED = (
     *("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian"),
@@ -49,7 +50,7 @@ def make(
             _pack(root, layer)
             config: dict[str, object] = {
                 "Cmd": ["/bin/bash"],
-                "Env": [f"PATH={requirements.PATH}", "LANG=C.UTF-8"],
+                "Env": [f"PATH={PATH}", "LANG=C.UTF-8"],
             }
             images.write_archive(cached, name=name, layer=layer, config=config)
     out.parent.mkdir(parents=True, exist_ok=True)

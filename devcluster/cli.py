@@ -15,6 +15,7 @@ from devcluster.images import ImageError
 from devcluster.layout import MAX_NODES
 from devcluster.network import NetworkError
 from devcluster.processes import ProcessError
+from devcluster.status import described
 
 EXPECTED = (
     ClusterError,
@@ -158,18 +159,7 @@ def _status(cluster: Cluster, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(status, indent=1))
         return 0 if status["ready"] else 1
-    print(f"cluster {status['name']}: {'ready' if status['ready'] else 'NOT ready'}")
-    print(f"  Kubernetes {status['kubernetesVersion']} at {status['server']}")
-    print(f"  export KUBECONFIG={status['kubeconfig']}")
-    print(f"  this machine, seen from pods: {status['hostAddress']} (host.devcluster.internal)")
-    dead = [name for name, alive in status["controlPlane"].items() if not alive]
-    print(f"  control plane: {'dead: ' + ', '.join(dead) if dead else 'runs'}")
-    for node in status["nodes"]:
-        state_text = {True: "Ready", False: "NotReady", None: "unknown"}[node["ready"]]
-        faults = [] if node["power"] else ["killed"]
-        faults += [] if node["connected"] or not node["power"] else ["cut"]
-        note = f" ({', '.join(faults)})" if faults else ""
-        print(f"  {node['name']} {node['ip']} {state_text}{note}, {node['gpus']} GPUs")
+    print(described(status))
     return 0 if status["ready"] else 1
 
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from devcluster import binaries, cgroups, images, network, nodeconfig, requirements, state
-from devcluster.controlplane import ControlPlane
+from devcluster import binaries, bringup, images, leftovers, network, requirements, state
+from devcluster.bringup import Parts
+from devcluster.controlplane import COMPONENTS, HOST_NAME
 from devcluster.layout import STATE_ROOT, Layout, checked_name
-from devcluster.node import Node, ready_condition
-from devcluster.processes import Registry, kill
+from devcluster.node import Node
+from devcluster.processes import Registry
+from devcluster.status import node_status
 
 DEFAULT_NODES, DEFAULT_GPUS = 3, 2
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
-MOUNT_POINTS = ".made-mount-points"
 
 
 class ClusterError(RuntimeError):
@@ -47,6 +46,7 @@ class Cluster:
             raise ClusterError(str(error)) from error
         self._say, self._root = say, state_root
         self.directory = state_root / name
+        self._registry = Registry(self.directory / "processes")
 
     def up(
         self,
@@ -73,10 +73,10 @@ class Cluster:
                 "kcm_args": None if kcm_args is None else tuple(kcm_args),
             }
             spec = self._settle_spec({key: v for key, v in wanted.items() if v is not None})
-            if self._healthy(spec):
+            if bringup.healthy(self._parts_of(spec)):
                 self._say(f"cluster {self.name} is up already")
                 return self
-            self._start(spec)
+            bringup.start(self._parts_of(spec), say=self._say)
             self._say(f"cluster {self.name} is up, in {time.monotonic() - began:.1f} s")
         return self
 
@@ -85,47 +85,34 @@ class Cluster:
         if missing := [item for item in requirements.missing(build=False) if item.what == "root"]:
             raise ClusterError(requirements.explained(missing))
         with state.locked(self.directory):
-            for process in Registry(self.directory / "processes").all():
-                kill(process)
-            group = Layout(self.name, 0).cgroup
-            cgroups.kill(group)
-            cgroups.remove(group)
-            for slot in self._slots():
-                network.remove(Layout(self.name, slot))
+            leftovers.clear(self.name, registry=self._registry)
             shutil.rmtree(self.directory)
-        self._forget_root()
+        leftovers.forget_root(self._root)
         self._say(f"cluster {self.name} is gone")
 
     def node_kill(self, name: str) -> None:
         """Cut a node's power: every process of it ends at once, nobody is told."""
-        self._node(name).kill()
+        with self._node(name) as node:
+            node.kill()
 
     def node_cut(self, name: str) -> None:
         """Cut a node's network: it is unreachable, its processes go on."""
-        node = self._node(name)
-        if node.process("init") is None:
-            raise ClusterError(f"{name} has no power; `node heal {name}` starts it again")
-        network.unplug(node.layout)
+        with self._node(name) as node:
+            if node.process("init") is None:
+                raise ClusterError(f"{name} has no power; `node heal {name}` starts it again")
+            network.unplug(node.layout)
 
     def node_heal(self, name: str) -> None:
         """Plug a cut node in again, or boot a killed one; returns when it is Ready."""
-        spec, node = self._spec(), self._node(name)
-        api = self._control_plane(spec).api()
-        before = api.node(name)
-        condition = ready_condition(before) if before else None
-        if node.running:
-            network.plug(node.layout)
-            # Its kubelet never stopped, so its GPUs are as they were; any heartbeat will do.
-            node.wait_ready(api, seen_before=None)
-            return
-        node.start_runtime(pause_archive=self._pause_archive())
-        node.start_agents()
-        node.wait_ready(api, seen_before=(condition or {}).get("lastHeartbeatTime"))
+        parts = self._parts()
+        with self._node(name) as node:
+            node.start_runtime(pause_archive=bringup.pause_archive(parts.layout))
+            bringup.start_agents(node, parts.plane.api())
 
     def load(self, *paths: Path | str) -> None:
         """Put image archives into all running nodes; what a node has already is skipped."""
         archives = [images.read_archive(Path(path)) for path in paths]
-        nodes = [node for node in self._nodes(self._spec()) if node.process("containerd")]
+        nodes = [node for node in self._parts().nodes if node.process("containerd")]
 
         def into(node: Node) -> None:
             for archive in archives:
@@ -134,7 +121,7 @@ class Cluster:
                 what = f"loaded in {time.monotonic() - began:.1f} s" if new else "there already"
                 self._say(f"{node.layout.name}: {', '.join(archive.names)} {what}")
 
-        _in_parallel(into, nodes)
+        bringup.in_parallel(into, nodes)
 
     @property
     def kubeconfig(self) -> Path:
@@ -152,7 +139,7 @@ class Cluster:
     @property
     def host_address(self) -> str:
         """This machine's address as pods and nodes see it."""
-        return self._layout(self._spec()).host_ip
+        return self._parts().layout.host_ip
 
     @property
     def exists(self) -> bool:
@@ -164,31 +151,30 @@ class Cluster:
         return {path.name.removesuffix(".log"): path for path in sorted(directory.glob("*.log"))}
 
     def status(self) -> dict[str, Any]:
-        """Plain data, also the output of `status --json`; ready is None if the API is silent."""
-        spec = self._spec()
-        layout, plane = self._layout(spec), self._control_plane(spec)
-        registry = Registry(self.directory / "processes")
+        """Plain data, also the output of `status --json`; a node's `ready` and `gpus` are None
+        where the API says nothing of it."""
+        parts = self._parts()
+        layout, plane, spec = parts.layout, parts.plane, parts.spec
         known: dict[str, dict[str, Any]] = {}
-        answering = plane.api().ready() if self.kubeconfig.exists() else False
+        answering = self.kubeconfig.exists() and plane.api().ready()
         if answering:
             listed = plane.api().request("GET", "/api/v1/nodes")["items"]
             known = {node["metadata"]["name"]: node for node in listed}
         return {
             "name": self.name,
-            "ready": answering and self._healthy(spec),
+            "ready": answering and bringup.healthy(parts),
             "kubernetesVersion": binaries.KUBERNETES_VERSION,
             "kubeconfig": str(self.kubeconfig),
             "kubectl": str(self.kubectl),
             "server": layout.server,
             "hostAddress": layout.host_ip,
+            "hostName": HOST_NAME,
             "serviceCIDR": layout.service_cidr,
             "clusterCIDR": layout.cluster_cidr,
             "auditLog": str(plane.audit_log) if spec.audit else None,
             "logs": str(layout.logs),
-            "controlPlane": {name: registry.alive(name) is not None for name in CONTROL_PLANE},
-            "nodes": [
-                _node_status(node, known.get(node.layout.name)) for node in self._nodes(spec)
-            ],
+            "controlPlane": {name: self._registry.alive(name) is not None for name in COMPONENTS},
+            "nodes": [node_status(node, known.get(node.layout.name)) for node in parts.nodes],
         }
 
     # -- how up does it ------------------------------------------------------------------
@@ -213,7 +199,9 @@ class Cluster:
                     f"`down --name {self.name}` first, or use another --name"
                 )
             return existing
-        self._clear_remains()
+        if leftovers.found(self.name):
+            self._say(f"clearing away what an earlier cluster {self.name} left")
+            leftovers.clear(self.name, registry=self._registry)
         spec = state.Spec(self.name, 0, DEFAULT_NODES, DEFAULT_GPUS)
         spec = replace(spec, **wanted)
         with state.locked(self._root):
@@ -221,102 +209,6 @@ class Cluster:
             spec = replace(spec, slot=slot)
             state.write(self.directory, spec)
         return spec
-
-    def _clear_remains(self) -> None:
-        """An earlier cluster of this name whose record is lost."""
-        group = Layout(self.name, 0).cgroup
-        if cgroups.exists(group) or network.namespaces(f"devcluster.{self.name}."):
-            self._say(f"clearing away what an earlier cluster {self.name} left")
-            cgroups.kill(group)
-            cgroups.remove(group)
-            for slot in self._slots():
-                network.remove(Layout(self.name, slot))
-
-    def _slots(self) -> Iterable[int]:
-        with suppress(state.StateError):
-            spec = state.read(self.directory)
-            if spec is not None:
-                return [spec.slot]
-        return [0]
-
-    def _start(self, spec: state.Spec) -> None:
-        layout, plane, nodes = self._layout(spec), self._control_plane(spec), self._nodes(spec)
-        self._make_mount_points()
-        plane.make_certificates()
-        network.make_switch(layout, node_count=spec.nodes)
-        archive = self._pause_archive()
-
-        def runtime(node: Node) -> None:
-            node.make_identity()
-            if node.process("init") and not node.plugged:
-                network.plug(node.layout)
-            node.start_runtime(pause_archive=archive)
-
-        with ThreadPoolExecutor(len(nodes) + 1) as pool:
-            store = pool.submit(plane.start_store_and_api)
-            for done in [pool.submit(runtime, node) for node in nodes]:
-                done.result()
-            self._say(f"{len(nodes)} nodes have power and a container runtime")
-            store.result()
-        self._say("the API server is ready")
-        api = plane.api()
-        before = {
-            node.layout.name: _heartbeat(api, node.layout.name)
-            if node.process("kubelet") is None
-            else None
-            for node in nodes
-        }
-        plane.start_rest()
-        _in_parallel(lambda node: node.start_agents(), nodes)
-        _in_parallel(lambda node: node.wait_ready(api, seen_before=before[node.layout.name]), nodes)
-        api.wait_default_account()
-
-    def _healthy(self, spec: state.Spec) -> bool:
-        registry = Registry(self.directory / "processes")
-        if not all(registry.alive(name) for name in CONTROL_PLANE):
-            return False
-        if not all(node.running and node.plugged for node in self._nodes(spec)):
-            return False
-        api = self._control_plane(spec).api()
-        if not api.ready():
-            return False
-        for node in self._nodes(spec):
-            known = api.node(node.layout.name)
-            condition = ready_condition(known) if known else None
-            if condition is None or condition["status"] != "True":
-                return False
-        return True
-
-    def _make_mount_points(self) -> None:
-        with state.locked(self._root):
-            note = self._root / MOUNT_POINTS
-            made = set(note.read_text().split()) if note.exists() else set()
-            for directory in nodeconfig.mount_points():
-                if not directory.exists():
-                    made.add(str(directory))
-                    note.write_text("\n".join(sorted(made)))
-                    directory.mkdir()
-
-    def _forget_root(self) -> None:
-        """The last cluster to go takes the mount points and the state root with it."""
-        with state.locked(self._root):
-            if state.names(self._root):
-                return
-            note = self._root / MOUNT_POINTS
-            for directory in note.read_text().split() if note.exists() else ():
-                with suppress(OSError):
-                    Path(directory).rmdir()
-            note.unlink(missing_ok=True)
-            with suppress(OSError):
-                self._root.rmdir()
-
-    def _pause_archive(self) -> Path:
-        target = self.directory / "pause.tar"
-        if not target.exists():
-            images.write_pause_archive(target, program=binaries.path("pause"))
-        return target
-
-    # -- parts ---------------------------------------------------------------------------
 
     def _spec(self) -> state.Spec:
         spec = state.read(self.directory)
@@ -328,59 +220,17 @@ class Cluster:
             )
         return spec
 
-    def _layout(self, spec: state.Spec) -> Layout:
-        return Layout(self.name, spec.slot, self._root)
+    def _parts(self) -> Parts:
+        return self._parts_of(self._spec())
 
-    def _control_plane(self, spec: state.Spec) -> ControlPlane:
-        return ControlPlane(
-            self._layout(spec),
-            Registry(self.directory / "processes"),
-            audit=spec.audit,
-            apiserver_args=spec.apiserver_args,
-            kcm_args=spec.kcm_args,
-        )
+    def _parts_of(self, spec: state.Spec) -> Parts:
+        return Parts(spec, Layout(self.name, spec.slot, self._root), self._registry)
 
-    def _nodes(self, spec: state.Spec) -> list[Node]:
-        layout, registry = self._layout(spec), Registry(self.directory / "processes")
-        return [
-            Node(layout.node(index), registry, spec.nodes, spec.gpus)
-            for index in range(1, spec.nodes + 1)
-        ]
-
-    def _node(self, name: str) -> Node:
-        nodes = {node.layout.name: node for node in self._nodes(self._spec())}
+    @contextmanager
+    def _node(self, name: str) -> Iterator[Node]:
+        """The node of that name, locked against another command."""
+        nodes = {node.layout.name: node for node in self._parts().nodes}
         if name not in nodes:
             raise ClusterError(f"no node {name!r}; there are: {', '.join(nodes)}")
-        return nodes[name]
-
-
-def _heartbeat(api: Any, name: str) -> str | None:
-    node = api.node(name)
-    condition = ready_condition(node) if node else None
-    return condition.get("lastHeartbeatTime") if condition else None
-
-
-def _in_parallel(action: Callable[[Node], None], nodes: Sequence[Node]) -> None:
-    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
-        for done in [pool.submit(action, node) for node in nodes]:
-            done.result()
-
-
-def _node_status(node: Node, known: dict[str, Any] | None) -> dict[str, Any]:
-    layout = node.layout
-    condition = ready_condition(known) if known else None
-    power = node.process("init")
-    return {
-        "name": layout.name,
-        "ip": layout.ip,
-        "ready": None if known is None else bool(condition and condition["status"] == "True"),
-        "power": power is not None,
-        "connected": node.plugged,
-        "gpus": int(known["status"]["capacity"].get("nvidia.com/gpu", 0)) if known else None,
-        "podCIDR": layout.pod_cidr,
-        "netns": layout.netns,
-        "pid": power.pid if power else None,
-        "containerdSocket": str(layout.containerd_socket),
-        "cgroup": layout.cgroup,
-        "directory": str(layout.directory),
-    }
+        with state.locked(nodes[name].layout.directory):
+            yield nodes[name]

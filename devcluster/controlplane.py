@@ -16,6 +16,7 @@ from devcluster.api import Api
 from devcluster.layout import API_PORT, DNS_PORT, Layout
 from devcluster.processes import Process, Registry, spawn, wait_until
 
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 HOST_NAME = "host.devcluster.internal"
 ISSUER = "https://kubernetes.default.svc"
 AUDIT_POLICY = {
@@ -78,6 +79,7 @@ class ControlPlane:
     def start_store_and_api(self) -> None:
         """etcd and the API server; returns when the API server says ready."""
         cgroups.make(f"{self.layout.cgroup}/control-plane")
+        self._end_strays()
         self.layout.logs.mkdir(parents=True, exist_ok=True)
         etcd = self._ensure("etcd", self._etcd())
         server = self._ensure("kube-apiserver", self._apiserver())
@@ -101,6 +103,13 @@ class ControlPlane:
         corefile = self.layout.directory / "Corefile"
         corefile.write_text(desired_corefile(self.layout, kubeconfig=pki / "coredns.kubeconfig"))
         self._ensure("coredns", ("-conf", str(corefile)))
+
+    def _end_strays(self) -> None:
+        """Processes of ours that an `up` killed half-way started but could not record."""
+        group = f"{self.layout.cgroup}/control-plane"
+        recorded = {process.pid for process in map(self.registry.alive, COMPONENTS) if process}
+        if cgroups.pids(group) - recorded:
+            cgroups.kill(group)
 
     def _ensure(self, name: str, arguments: Sequence[str]) -> Process:
         running = self.registry.alive(name)

@@ -14,6 +14,7 @@ import tarfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PAUSE_IMAGE = "localhost/devcluster-pause:1"
 # Names the archive that an image came from; containerd drops it when the name is re-imported.
@@ -105,7 +106,10 @@ def read_archive(path: Path) -> Archive:
             "`docker save` or `buildah push IMAGE docker-archive:FILE:NAME`"
         )
     name, data = table
-    names = _docker_names(data) if name == "manifest.json" else _oci_names(data)
+    try:
+        names = _docker_names(data) if name == "manifest.json" else _oci_names(data)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ImageError(f"{path}: not a readable image archive: {name} {error}") from error
     if not names:
         raise ImageError(
             f"{path}: its image has no name; give it one, as in "
@@ -115,7 +119,7 @@ def read_archive(path: Path) -> Archive:
     return Archive(path, digest, names)
 
 
-def _table(archive: tarfile.TarFile) -> tuple[str, list[object] | dict[str, object]] | None:
+def _table(archive: tarfile.TarFile) -> tuple[str, Any] | None:
     found: dict[str, bytes] = {}
     for member in archive:
         name = member.name.removeprefix("./")
@@ -129,13 +133,11 @@ def _table(archive: tarfile.TarFile) -> tuple[str, list[object] | dict[str, obje
     return None
 
 
-def _docker_names(manifest: object) -> tuple[str, ...]:
-    assert isinstance(manifest, list)
+def _docker_names(manifest: Any) -> tuple[str, ...]:
     return tuple(full_name(tag) for image in manifest for tag in image.get("RepoTags") or ())
 
 
-def _oci_names(index: object) -> tuple[str, ...]:
-    assert isinstance(index, dict)
+def _oci_names(index: Any) -> tuple[str, ...]:
     keys = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
     found = []
     for manifest in index.get("manifests", ()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from typing import Any
 
 from devcluster.layout import NETNS_DIR, SLOTS, Layout, NodeLayout
 from devcluster.processes import wait_until
@@ -56,19 +56,31 @@ def used_slots() -> set[int]:
 
 
 def links(netns: str | None = None) -> set[str]:
-    shown = json.loads(ip("-j", "link", "show", netns=netns) or "[]")
-    return {link["ifname"] for link in shown}
+    return {link["ifname"] for link in _links(netns)}
+
+
+def _links(netns: str | None = None) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = json.loads(ip("-j", "link", "show", netns=netns) or "[]")
+    return shown
 
 
 def make_switch(layout: Layout, *, node_count: int) -> None:
     """Idempotent: the switch, this machine's address on it and its routes to the pods."""
-    if layout.switch in namespaces(layout.switch) and layout.interface not in links():
-        delete_namespace(layout.switch)
-    if layout.switch not in namespaces(layout.switch):
+    if not _has_address(layout):
+        remove(layout.name)
         _lay_uplink(layout)
     for index in range(1, node_count + 1):
         node = layout.node(index)
         ip("route", "replace", node.pod_cidr, "via", node.ip, "dev", layout.interface)
+
+
+def _has_address(layout: Layout) -> bool:
+    """Whether the last step of `_lay_uplink` has been done, so all before it too."""
+    if layout.switch not in namespaces(layout.switch) or layout.interface not in links():
+        return False
+    shown = json.loads(ip("-j", "-4", "address", "show", "up", "dev", layout.interface) or "[]")
+    found = [a["local"] for link in shown for a in link.get("addr_info", ())]
+    return layout.host_ip in found
 
 
 def _lay_uplink(layout: Layout) -> None:
@@ -79,8 +91,8 @@ def _lay_uplink(layout: Layout) -> None:
     peer = ("peer", "name", UPLINK, "netns", layout.switch)
     ip("link", "add", layout.interface, "type", "veth", *peer)
     ip("link", "set", UPLINK, "master", BRIDGE, "up", netns=layout.switch)
-    ip("address", "add", f"{layout.host_ip}/24", "dev", layout.interface)
     ip("link", "set", layout.interface, "up")
+    ip("address", "add", f"{layout.host_ip}/24", "dev", layout.interface)
 
 
 def name_namespace(node: NodeLayout, pid: int) -> None:
@@ -129,13 +141,28 @@ def plug(node: NodeLayout) -> None:
     ip("link", "set", node.port, "master", BRIDGE, netns=node.cluster.switch)
 
 
-def remove(layout: Layout, extra: Sequence[str] = ()) -> None:
+def is_wired(node: NodeLayout) -> bool:
+    """Whether a booted node has its cable, plugged in or not."""
+    if node.cluster.switch not in namespaces(node.cluster.switch):
+        return False
+    return node.netns in namespaces(node.netns) and node.port in links(node.cluster.switch)
+
+
+def remove(cluster: str) -> None:
     """Remove every namespace of the cluster by name, and with them all links and routes."""
-    for name in (*namespaces(f"devcluster.{layout.name}."), *extra):
+    ours = namespaces(f"devcluster.{cluster}.")
+    uplinks = {
+        link["link_index"]
+        for name in ours
+        if name.endswith(".switch")
+        for link in _links(name)
+        if link["ifname"] == UPLINK and "link_index" in link
+    }
+    for name in ours:
         delete_namespace(name)
     # The kernel takes a namespace apart in the background.
     wait_until(
-        lambda: layout.interface not in links(),
+        lambda: not uplinks & {link["ifindex"] for link in _links()},
         timeout=20,
-        what=f"the interface {layout.interface} to vanish",
+        what=f"the interfaces of cluster {cluster} to vanish",
     )

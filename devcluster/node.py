@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from devcluster import binaries, certs, cgroups, images, network, nodeconfig, requirements
 from devcluster.api import JSON_PATCH, Api, ApiError
@@ -58,11 +59,16 @@ class Node:
         return network.is_plugged(self.layout)
 
     def start_runtime(self, *, pause_archive: Path) -> None:
-        """Namespaces, cable and containerd with the pause image; needs no API server."""
-        if self.process("init") is None:
-            self.clear()
-            self._write_files()
-            self._boot()
+        """Namespaces, cable and containerd with the pause image; needs no API server.
+
+        A node of which any process has died is booted anew, for what else it has is not known.
+        """
+        if self.running and network.is_wired(self.layout):
+            network.plug(self.layout)
+            return
+        self.clear()
+        self._write_files()
+        self._boot()
         containerd = self._ensure("containerd", self._containerd())
         socket = self.layout.containerd_socket
         wait_until(
@@ -127,18 +133,18 @@ class Node:
             if self._patch_needed(node):
                 self._patch(api, node)
                 return False
-            return condition["status"] == "True"
+            return bool(condition["status"] == "True")
         except (ApiError, OSError):
             return False
 
-    def _patch_needed(self, node: dict) -> bool:
+    def _patch_needed(self, node: dict[str, Any]) -> bool:
         wanted = str(self.gpus)
         status = node["status"]
         return any(
             status.get(kind, {}).get(GPU, "0") != wanted for kind in ("capacity", "allocatable")
         )
 
-    def _patch(self, api: Api, node: dict) -> None:
+    def _patch(self, api: Api, node: dict[str, Any]) -> None:
         key = GPU.replace("/", "~1")
         operations = [
             {"op": "add", "path": f"/status/{kind}/{key}", "value": str(self.gpus)}
@@ -229,7 +235,7 @@ class Node:
         return process
 
 
-def ready_condition(node: dict) -> dict | None:
+def ready_condition(node: dict[str, Any]) -> dict[str, Any] | None:
     conditions = node["status"].get("conditions") or ()
     return next((each for each in conditions if each["type"] == "Ready"), None)
 

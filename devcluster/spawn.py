@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 import sys
+from typing import Any
 
 # include/uapi/linux/sched.h
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -32,7 +33,7 @@ def checked(result: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def run_program(request: dict, log: int) -> None:
+def run_program(request: dict[str, Any], log: int) -> None:
     os.chdir("/")
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):

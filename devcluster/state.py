@@ -88,8 +88,13 @@ def free_slot(root: Path, *, in_use: set[int]) -> int:
 def locked(directory: Path) -> Iterator[None]:
     """Hold the only lock on a directory, making it if need be; waits for another holder."""
     while True:
-        directory.mkdir(parents=True, exist_ok=True)
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileExistsError, FileNotFoundError):
+            if directory.exists() and not directory.is_dir():
+                raise
+            continue  # removed by a `down` between two of our looks at it
         fcntl.flock(handle, fcntl.LOCK_EX)
         # A `down` that held the lock may have removed the directory: then this is not it.
         try:
