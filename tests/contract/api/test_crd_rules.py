@@ -1,0 +1,315 @@
+"""Every rule of the API on a real API server: one job that it takes, and what it says to others.
+
+The words asserted here are those that a person reads under `kubectl apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kit.kube import Kube, KubectlError
+from kit.manifests import overlaid
+from rtj_api import contract
+from rtj_api.validations import ALL_RULES
+
+Refusal = Callable[[dict[str, Any]], str]
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return {"name": "trainer", "image": "trainer:1", "command": ["python", "train.py"]} | fields
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    """A good job with `spec` laid over its own."""
+    good = {
+        "apiVersion": contract.API_VERSION,
+        "kind": contract.KIND,
+        "metadata": {"name": "gpt"},
+        "spec": {
+            "checkpoint": {"path": "/checkpoints", "store": {"url": "s3://bucket/prefix"}},
+            "template": {"spec": {"containers": [container()]}},
+        },
+    }
+    return overlaid(good, {"spec": spec})
+
+
+def named(name: str, **spec: Any) -> dict[str, Any]:
+    return overlaid(job(**spec), {"metadata": {"name": name}})
+
+
+def checkpoint(**fields: Any) -> dict[str, Any]:
+    return job(checkpoint=fields)
+
+
+def store(**fields: Any) -> dict[str, Any]:
+    return job(checkpoint={"store": fields})
+
+
+def pod(*containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    found = {"containers": list(containers)} if containers else {}
+    return job(template={"spec": found | fields})
+
+
+def resumed(*command: str, args: list[str] | None = None) -> dict[str, Any]:
+    """A job with resumeArgs and this command."""
+    words = container(command=list(command)) | ({"args": args} if args else {})
+    return overlaid(pod(words), {"spec": {"checkpoint": {"resumeArgs": ["--resume", "x"]}}})
+
+
+@dataclass(frozen=True)
+class Case:
+    """Jobs that one rule takes and refuses, and words of what it then says."""
+
+    says: str
+    takes: list[dict[str, Any]]
+    refuses: list[dict[str, Any]]
+
+
+CASES = {
+    "name-length": Case(
+        "Choose a shorter name; set checkpoint.runID",
+        takes=[named("a" * 50), named("a" * 49, replicas=100)],
+        refuses=[named("a" * 51), named("a" * 50, replicas=100)],
+    ),
+    "name-dots": Case("write '-' instead", takes=[named("a-b")], refuses=[named("a.b")]),
+    "store-scheme": Case(
+        "the store's scheme is unknown: write s3://bucket/prefix, or file:///directory",
+        takes=[store(url="s3://b"), store(url="file:///mnt/store")],
+        refuses=[store(url="gs://b/p"), store(url="bucket/prefix"), store(url="/mnt/store")],
+    ),
+    "store-url-s3": Case(
+        "not a bucket: write s3://bucket or s3://bucket/prefix",
+        takes=[store(url="s3://my.bucket-1/a/b")],
+        refuses=[
+            store(url="s3://"),
+            store(url="s3:///prefix"),
+            store(url="s3://key:secret@bucket/p"),
+            store(url="s3://bucket/p?versionId=1"),
+        ],
+    ),
+    "store-url-file": Case(
+        "write file:///directory with three slashes",
+        takes=[store(url="file:///mnt/store")],
+        refuses=[store(url="file://mnt/store"), store(url="file:///")],
+    ),
+    "store-url-dots": Case(
+        "may not contain '.' or '..' as a part of its path",
+        takes=[store(url="s3://b/v1.2/x..y")],
+        refuses=[store(url="s3://b/../c"), store(url="file:///mnt/./store")],
+    ),
+    "endpoint": Case(
+        "endpoint is the URL of an S3 server",
+        takes=[store(endpoint="http://s3.storage:8333"), store(endpoint="https://[::1]:9000/")],
+        refuses=[
+            store(endpoint="s3.storage:8333"),
+            store(endpoint="http://user:secret@s3.storage"),
+            store(endpoint="http://s3.storage/bucket"),
+        ],
+    ),
+    "path-absolute": Case(
+        "must be an absolute directory other than /",
+        takes=[checkpoint(path="/checkpoints"), checkpoint(path="/data/run 1/ckpt")],
+        refuses=[checkpoint(path="checkpoints"), checkpoint(path="/")],
+    ),
+    "path-plain": Case(
+        "must be written in full",
+        takes=[checkpoint(path="/a/b.c")],
+        refuses=[
+            checkpoint(path="/a//b"),
+            checkpoint(path="/a/../b"),
+            checkpoint(path="/a/"),
+            checkpoint(path="/a:b"),
+        ],
+    ),
+    "path-reserved": Case(
+        "may not lie in /rtj, /rtj-podinfo, /proc, /sys or /dev",
+        takes=[checkpoint(path="/rtjx"), checkpoint(path="/data/dev")],
+        refuses=[checkpoint(path="/rtj"), checkpoint(path="/dev/shm/x")],
+    ),
+    "include-relative": Case(
+        "relative to checkpoint.path and may not contain '..'",
+        takes=[checkpoint(include=["model_*.npz", "a..b/*"])],
+        refuses=[checkpoint(include=["/checkpoints/*.npz"]), checkpoint(include=["../*.npz"])],
+    ),
+    "run-id": Case(
+        "each beginning with a letter or digit, such as team-a/gpt-7b",
+        takes=[checkpoint(runID="team-a/gpt-7b"), checkpoint(runID="2026.1_x")],
+        refuses=[
+            checkpoint(runID="/a"),
+            checkpoint(runID="a/"),
+            checkpoint(runID="a/../b"),
+            checkpoint(runID="a b"),
+        ],
+    ),
+    "resume-args-variables": Case(
+        "name a variable that does not exist: use $(RTJ_RESUME_CHECKPOINT)",
+        takes=[
+            checkpoint(resumeArgs=["--resume=$(RTJ_RESUME_CHECKPOINT)", "$(RTJ_RESUME_STEP)"]),
+            checkpoint(resumeArgs=["$(RTJ_ATTEMPT)$(RTJ_CHECKPOINT_DIR)", "$(HOME)", "$x"]),
+        ],
+        refuses=[
+            checkpoint(resumeArgs=["--resume", "$(RTJ_RESUME_CHECKPIONT)"]),
+            checkpoint(resumeArgs=["$(RTJ_ATTEMPT)$(RTJ_RESUME_ARGS)"]),
+        ],
+    ),
+    "store-s3-fields": Case(
+        "endpoint, region and credentialsSecret belong to an s3:// store",
+        takes=[store(region="eu-west-1", credentialsSecret="s3", endpoint="http://h:1")],
+        refuses=[
+            store(url="file:///mnt/store", region="eu-west-1"),
+            store(url="file:///mnt/store", credentialsSecret="s3"),
+            store(url="file:///mnt/store", endpoint="http://h:1"),
+        ],
+    ),
+    "store-outside-path": Case(
+        "the store may not lie inside checkpoint.path",
+        takes=[store(url="file:///checkpoints-store"), store(url="file:///mnt/store")],
+        refuses=[store(url="file:///checkpoints"), store(url="file:///checkpoints/store")],
+    ),
+    "generic-include": Case(
+        "layout generic needs include",
+        takes=[checkpoint(layout="generic", include=["model_*.npz"])],
+        refuses=[checkpoint(layout="generic"), checkpoint(layout="generic", include=[])],
+    ),
+    "backoff-order": Case(
+        "backoff.initialSeconds may not be above backoff.maxSeconds",
+        takes=[
+            job(recovery={"backoff": {"initialSeconds": 0.5, "maxSeconds": 0.5}}),
+            job(recovery={"backoff": {"maxSeconds": 5}}),
+            job(recovery={}),
+        ],
+        refuses=[
+            job(recovery={"backoff": {"initialSeconds": 10, "maxSeconds": 5}}),
+            job(recovery={"backoff": {"initialSeconds": 301}}),
+        ],
+    ),
+    "resume-args-shell": Case(
+        "$(RTJ_RESUME_ARGS) where the script calls the trainer",
+        takes=[
+            resumed("python", "train.py"),
+            resumed("bash", "train.sh"),
+            resumed("bash", "--norc", "train.sh"),
+            resumed("sh", "-c", "exec python train.py $(RTJ_RESUME_ARGS)"),
+            resumed("/bin/bash", args=["-euc", "python train.py $RTJ_RESUME_ARGS"]),
+            resumed("python", "-c", "print('no shell')"),
+            pod(container(command=["sh", "-c", "python train.py"])),
+        ],
+        refuses=[
+            resumed("sh", "-c", "python train.py"),
+            resumed("/usr/bin/bash", "-euo", "pipefail", "-c", "python train.py"),
+            resumed("bash", args=["-lc", "python train.py"]),
+        ],
+    ),
+    "trainer-container": Case(
+        "several containers and none is named trainer",
+        takes=[pod(container(name="anything")), pod(container(), container(name="tensorboard"))],
+        refuses=[pod(container(name="a"), container(name="b"))],
+    ),
+    "trainer-command": Case(
+        "the trainer's container needs a command",
+        takes=[pod(container(), {"name": "tensorboard", "image": "tb:1"})],
+        refuses=[
+            pod({"name": "trainer", "image": "trainer:1"}),
+            pod(container(command=[])),
+            pod({"name": "trainer", "image": "trainer:1", "args": ["train.py"]}),
+        ],
+    ),
+    "reserved-container": Case(
+        "a container may not be named rtj-sidecar",
+        takes=[pod(initContainers=[{"name": "fetch", "image": "f:1"}])],
+        refuses=[
+            pod(container(), container(name="rtj-sidecar")),
+            pod(initContainers=[{"name": "rtj-sidecar", "image": "f:1"}]),
+        ],
+    ),
+    "reserved-volume": Case(
+        "a volume may not be named rtj-run, rtj-podinfo or rtj-checkpoints",
+        takes=[pod(volumes=[{"name": "data", "emptyDir": {}}])],
+        refuses=[
+            pod(volumes=[{"name": "rtj-run", "emptyDir": {}}]),
+            pod(volumes=[{"name": "rtj-checkpoints", "emptyDir": {}}]),
+        ],
+    ),
+    "host-pid": Case(
+        "hostPID is not allowed", takes=[pod(hostPID=False)], refuses=[pod(hostPID=True)]
+    ),
+    "reserved-labels": Case(
+        "labels and annotations under resumable-training.dev/ are the operator's own",
+        takes=[job(template={"metadata": {"labels": {"team": "a"}, "annotations": {"b": "c"}}})],
+        refuses=[
+            job(template={"metadata": {"labels": {contract.LABEL_RANK: "0"}}}),
+            job(template={"metadata": {"annotations": {contract.ANNOTATION_DIRECTIVE: "{}"}}}),
+        ],
+    ),
+}
+
+RUN = {"runID": "run-1", "store": {"url": "file:///mnt/store"}}
+CHANGES = {
+    "replicas-immutable": ({"replicas": 3}, "replicas cannot be changed"),
+    "store-url-immutable": (
+        {"checkpoint": {"store": {"url": "file:///mnt/other"}}},
+        "store.url cannot be changed",
+    ),
+    "checkpoint-path-immutable": (
+        {"checkpoint": {"path": "/elsewhere"}},
+        "checkpoint.path cannot be changed",
+    ),
+    "run-id-immutable": ({"checkpoint": {"runID": "run-2"}}, "runID cannot be changed"),
+}
+ALLOWED_CHANGES = {
+    "suspend": {"suspend": False},
+    "budget": {"recovery": {"maxRestarts": 99}},
+    "resume arguments": {"checkpoint": {"resumeArgs": ["--go-on"]}},
+    "template": {"template": {"spec": {"containers": [container(image="trainer:2")]}}},
+    "framework": {"framework": "none"},
+}
+
+
+def test_every_rule_has_its_cases() -> None:
+    assert sorted([*CASES, *CHANGES]) == sorted(rule.name for rule in ALL_RULES)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_takes_what_is_right(rule: str, refusal: Refusal) -> None:
+    for manifest in CASES[rule].takes:
+        assert refusal(manifest) == ""
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_refuses_what_is_wrong_and_says_what_to_do(rule: str, refusal: Refusal) -> None:
+    for manifest in CASES[rule].refuses:
+        said = refusal(manifest)
+        assert CASES[rule].says in said, (manifest, said)
+
+
+@pytest.fixture(scope="module")
+def stored(space: Kube) -> dict[str, Any]:
+    """A job that is really there; suspended, so that no operator makes pods of it."""
+    manifest = named("stored", replicas=2, suspend=True, checkpoint=RUN)
+    space.apply(manifest)
+    return manifest
+
+
+@pytest.mark.parametrize("rule", CHANGES)
+def test_what_a_run_is_bound_to_cannot_be_changed(
+    rule: str, stored: dict[str, Any], refusal: Refusal
+) -> None:
+    change, says = CHANGES[rule]
+    said = refusal(overlaid(stored, {"spec": change}))
+    assert says in said
+    assert "it goes on from the newest save" in said
+
+
+def test_a_run_id_cannot_be_taken_away(stored: dict[str, Any], space: Kube) -> None:
+    patch = '{"spec":{"checkpoint":{"runID":null}}}'
+    with pytest.raises(KubectlError, match="runID cannot be changed"):
+        space.run("patch", contract.PLURAL, "stored", "--type=merge", "-p", patch)
+
+
+@pytest.mark.parametrize("what", ALLOWED_CHANGES)
+def test_the_rest_can_be_changed(what: str, stored: dict[str, Any], refusal: Refusal) -> None:
+    assert refusal(overlaid(stored, {"spec": deepcopy(ALLOWED_CHANGES[what])})) == ""

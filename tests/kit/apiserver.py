@@ -1,0 +1,49 @@
+"""A real API server for the contract tests: one given by name, or a small cluster of our own.
+
+RTJ_TEST_KUBECONFIG names a cluster to use as it is (RTJ_KUBECTL its kubectl); then nothing is
+started or taken down. Else a cluster of one node is brought up for the session. Must never pick up
+a person's own KUBECONFIG by accident.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from devcluster import Cluster, binaries
+from kit.kube import Kube, kube_of
+
+NAME = "rtj-contract"
+
+
+class NoCluster(RuntimeError):
+    """No API server can be had here; the message says why."""
+
+
+@contextmanager
+def api_server(*, name: str = NAME) -> Iterator[Kube]:
+    """kubectl against a real API server, in its default namespace. Raises NoCluster."""
+    given = os.environ.get("RTJ_TEST_KUBECONFIG")
+    if given:
+        yield kube_of(kubectl=_kubectl(), kubeconfig=given)
+        return
+    if os.geteuid() != 0:
+        raise NoCluster("a real API server needs root (devcluster), or RTJ_TEST_KUBECONFIG")
+    cluster = Cluster(name)
+    cluster.up(nodes=1, gpus=0)
+    try:
+        facts = cluster.status()
+        yield kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
+    finally:
+        cluster.down()
+
+
+def _kubectl() -> str:
+    found = os.environ.get("RTJ_KUBECTL") or shutil.which("kubectl")
+    if found:
+        return found
+    if binaries.all_cached():
+        return str(binaries.path("kubectl"))
+    raise NoCluster("no kubectl: put it on the PATH or name it in RTJ_KUBECTL")
