@@ -110,8 +110,10 @@ class CurrentAttempt(StatusModel):
     kind: RestartKind
     cause: ReasonValue
     message: Message = ""
+    charge: str = Field("none", description="Whose budget its start uses, see Charge.")
     culprit: Culprit | None = None
     replaced: list[int] = Field(default_factory=list, description="Ranks whose pods are new.")
+    may_claim: bool = Field(False, description="The run's last holder has ended: claim over it.")
     fault_at: Time | None = Field(None, description="When the fault happened, as far as known.")
     detected_at: Time | None = Field(None, description="When the operator heard of it.")
     recorded_at: Time
@@ -283,6 +285,7 @@ class Status(StatusModel):
     )
     resume: ResumeDecision | None = None
     hold: Hold | None = None
+    held_since: Time | None = Field(None, description="First hold since the last start.")
     allow_scratch: bool = Field(False, description="The next start may be from nothing.")
     ever_durable: bool = Field(False, description="A step of this run was durable once.")
     pending_template: PendingTemplate | None = None

@@ -46,17 +46,12 @@ class JobSpec:
     has_store: bool = True
     shared_directory: bool = False  # several pods write one checkpoint directory
     suspend: bool = False
-    on_no_valid: str | None = None  # Hold | StartFromScratch | None (Hold once a step was durable)
-    max_restarts: int = 10  # without durable progress
-    on_budget_spent: str = "Fail"  # Fail | Hold
-    backoff_base_seconds: float = 1.0
+    scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch
+    max_restarts: int = 10  # recovery.maxRestarts: without durable progress
+    backoff_initial_seconds: float = 1.0
     backoff_max_seconds: float = 300.0
-    in_place: bool = True
-    survivor_grace_seconds: float | None = None  # None: survivors are killed at once after a fault
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
-    success_rank_zero: bool = False  # success.when: rank 0's exit 0 is enough
-    target_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +150,7 @@ class ReportView:
     """
 
     report: wire.Report | None
-    received_at: float | None  # when `report` came
+    received_at: float | None  # when this (bootID, sequence) was first seen: unchanged by repeats
     connected: bool  # the long poll is established now
     last_contact: float | None  # last byte from the sidecar, an answer or a keepalive
     polled_since: float | None = None  # when polling of this pod began
@@ -183,6 +178,9 @@ class Observed:
     reports: Mapping[str, ReportView] = field(default_factory=dict)
     stale_lease_share: float = 0.0  # of all node Leases of the cluster, 0..1
     rejections: Mapping[str, Rejection] = field(default_factory=dict)  # by pod name
+    # "<clusterUID>/<jobUID>" of fences held by other jobs -> does that job still exist; absent:
+    # not known (another cluster). Needed only for owners named in a report's `fence_owner`.
+    owner_lives: Mapping[str, bool] = field(default_factory=dict)
 
     def report_of(self, pod: PodView) -> wire.Report | None:
         """The newest report that this very pod sent, or None."""

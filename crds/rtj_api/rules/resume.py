@@ -1,0 +1,167 @@
+"""Which save an attempt starts from: one rule for the operator and for `rtj run`.
+
+Never a wrong, torn or foreign save, and never step 0 by accident: a store that did not answer is
+unknown, not empty; saves that exist but cannot be used hold the job unless a person or the spec
+allowed a fresh start. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import Candidate, Resume
+
+MAX_PEERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A newer save that was not chosen, and why: each becomes an event."""
+
+    name: str
+    step: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    resume: Resume
+    why: str
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoChoice:
+    """Nothing may start. `reason` names the hold."""
+
+    reason: Reason
+    message: str
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that the choice depends on."""
+
+    run: str
+    world_size: int
+    candidates: Sequence[Candidate]  # rank 0's, newest first
+    listed: bool  # the store answered, after the fence was claimed
+    pinned: Mapping[int, Collection[str]]  # by live rank: saves whole and pinned there
+    urls: Mapping[int, str]  # by live rank: http://ip:port of its sidecar
+    last_durable_step: int | None = None
+    last_durable_name: str | None = None
+    ever_durable: bool = False  # some step of this run was durable once
+    allow_scratch: bool = False  # by the spec or a person's request
+
+
+def holders(candidate: Candidate, pinned: Mapping[int, Collection[str]]) -> tuple[int, ...]:
+    """Live ranks that have their files of it pinned."""
+    return tuple(sorted(r for r, names in pinned.items() if candidate.name in names))
+
+
+def why_unusable(candidate: Candidate, *, pinned: Mapping[int, Collection[str]]) -> str | None:
+    """None when the save can be loaded by the whole gang; else why not."""
+    if candidate.invalid is not None:
+        return f"found invalid: {candidate.invalid}"
+    if candidate.full_state is False:
+        return "it holds weights only, not the optimizer's state"
+    if candidate.durable:
+        return None
+    have = set(holders(candidate, pinned))
+    missing = [r for r in candidate.needs if r not in have]
+    if missing:
+        ranks = ", ".join(map(str, missing[:8]))
+        return f"it never became durable and the files of rank {ranks} are gone"
+    if not have or not candidate.needs:
+        return "it never became durable and no living pod is known to hold all of it"
+    return None
+
+
+def is_pinned_everywhere(
+    candidate: Candidate, *, pinned: Mapping[int, Collection[str]], world_size: int
+) -> bool:
+    """Every rank has it at hand: nobody has a byte to move."""
+    return len(holders(candidate, pinned)) == world_size
+
+
+def _is_behind_durable(candidate: Candidate, *, index: int, facts: Facts) -> bool:
+    """Whether it lies before the last step known to be durable; unknown counts as behind."""
+    if facts.last_durable_step is None and facts.last_durable_name is None:
+        return facts.ever_durable
+    if candidate.name == facts.last_durable_name:
+        return False
+    if candidate.step is not None and facts.last_durable_step is not None:
+        return candidate.step < facts.last_durable_step
+    names = [c.name for c in facts.candidates]
+    return facts.last_durable_name not in names[index:]
+
+
+def _resume(candidate: Candidate, facts: Facts) -> Resume:
+    peers = [facts.urls[r] for r in holders(candidate, facts.pinned) if r in facts.urls]
+    return Resume(
+        run=facts.run,
+        name=candidate.name,
+        step=candidate.step,
+        durable=candidate.durable,
+        peers=peers[:MAX_PEERS],
+    )
+
+
+def _label(candidate: Candidate) -> str:
+    step = "unknown step" if candidate.step is None else f"step {candidate.step}"
+    return f"{candidate.name} ({step})"
+
+
+def choose(facts: Facts) -> Chosen | NoChoice:
+    """The newest save that all ranks can load; else scratch by right; else why to hold."""
+    passed: list[PassedOver] = []
+    for index, candidate in enumerate(facts.candidates):
+        why = why_unusable(candidate, pinned=facts.pinned)
+        if why is None and not facts.listed:
+            if not is_pinned_everywhere(
+                candidate, pinned=facts.pinned, world_size=facts.world_size
+            ):
+                why = "the store does not answer and not every rank has it locally"
+            elif _is_behind_durable(candidate, index=index, facts=facts):
+                why = "the store does not answer and a newer step is durable in it"
+        if why is None:
+            where = "durable" if candidate.durable else "not yet durable, held by living pods"
+            skipped = f", after passing over {len(passed)} newer" if passed else ""
+            return Chosen(
+                _resume(candidate, facts),
+                f"newest save that all ranks can load: {_label(candidate)}, {where}{skipped}",
+                tuple(passed),
+            )
+        passed.append(PassedOver(candidate.name, candidate.step, why))
+
+    skipped_all = tuple(passed)
+    if not facts.listed:
+        return NoChoice(
+            Reason.STORE_UNREACHABLE,
+            "the store does not answer, so it is unknown which saves exist; starting from nothing "
+            "could lose work. Check checkpoint.store and its credentials; it is tried again",
+            skipped_all,
+        )
+    if facts.allow_scratch:
+        why = "no usable save, and a start from nothing was allowed"
+        return Chosen(Resume(scratch=True), why, skipped_all)
+    condemned = any(c.durable or c.invalid is not None for c in facts.candidates)
+    weights = any(c.full_state is False for c in facts.candidates)
+    if not condemned and not weights and not facts.ever_durable:
+        why = "the store was listed and no step of this run was ever durable"
+        return Chosen(Resume(scratch=True), why, skipped_all)
+    listing = "; ".join(f"{_name(p)}: {p.why}" for p in skipped_all[:3]) or "the store holds none"
+    return NoChoice(
+        Reason.NO_VALID_CHECKPOINT,
+        f"no save of run {facts.run} can be used ({listing}). Put a valid one back, or allow step "
+        "0 with the annotation resumable-training.dev/request: "
+        '{"id": "1", "action": "allow-scratch"}',
+        skipped_all,
+    )
+
+
+def _name(passed: PassedOver) -> str:
+    return passed.name if passed.step is None else f"{passed.name} (step {passed.step})"

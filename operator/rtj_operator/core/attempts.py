@@ -1,0 +1,364 @@
+"""Recording: the only places where attempt, starts, restarts, budgets and holds change.
+
+Each function returns the next status for one decision; the guarded write makes it happen exactly
+once. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtj_api.reasons import Charge, Reason
+from rtj_api.rules import resume as rules_resume
+from rtj_api.status import (
+    ConditionType,
+    Culprit,
+    CurrentAttempt,
+    Hold,
+    RestartKind,
+    ResumeDecision,
+    Status,
+)
+from rtj_api.wire import SidecarPhase
+
+from rtj_operator.core import budget, ledger
+from rtj_operator.core.failures import Fault
+from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.status import with_condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a new attempt is made."""
+
+    reason: Reason
+    charge: Charge
+    message: str
+    fault: Fault | None = None
+    recreate: bool = False  # all pods anew
+    may_claim: bool = False
+    is_paced: bool = True  # waits a back-off; a hold that ends has waited already
+
+
+def lost_ranks(gang: Gang, faults: tuple[Fault, ...]) -> frozenset[int]:
+    """Ranks whose pods cannot serve another attempt."""
+    lost = {f.rank for f in faults if f.is_pod_lost}
+    for member in gang.members:
+        pod = member.pod
+        if (
+            pod is None
+            or pod.deleting_since is not None
+            or pod.is_terminal
+            or is_stale(gang, member)
+        ):
+            lost.add(member.rank)
+    return frozenset(lost)
+
+
+def is_stale(gang: Gang, member: Member) -> bool:
+    """Its pod was made from an older template of the user's."""
+    pod = member.pod
+    return (
+        pod is not None
+        and pod.template_hash is not None
+        and pod.template_hash != gang.spec.template_hash
+    )
+
+
+def culprit_of(fault: Fault | None) -> Culprit | None:
+    if fault is None:
+        return None
+    return Culprit(
+        rank=fault.rank,
+        pod=fault.pod,
+        node=fault.node,
+        exit_code=fault.exit_code,
+        signal=fault.signal,
+        message=fault.message,
+    )
+
+
+def _detected_at(gang: Gang, fault: Fault | None) -> float:
+    """When the operator heard of it: the arrival of the culprit's report, else this pass."""
+    if fault is None:
+        return gang.now
+    view = gang.members[fault.rank].view
+    report = view.report if view is not None else None
+    if (
+        view is not None
+        and report is not None
+        and view.received_at is not None
+        and not fault.is_pod_lost
+        and fault.at <= view.received_at <= gang.now
+    ):
+        return view.received_at
+    return gang.now
+
+
+def _jitter(gang: Gang) -> float:
+    """0..1, the same for the same job and attempt: jobs that wait for one another part ways."""
+    seed = f"{gang.job.uid}/{gang.attempt}".encode()
+    value = 2166136261
+    for byte in seed:
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    return (value % 1000) / 1000.0
+
+
+def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> Status:
+    """Records attempt N+1 with its cause, restart kind and back-off; its start comes later."""
+    status, now = gang.status, gang.now
+    number = status.attempt + 1
+    lost = lost_ranks(gang, faults)
+    world = gang.spec.replicas
+    if cause.recreate or len(lost) >= world or len(status.placements) != world:
+        kind, replaced = RestartKind.RECREATE, list(range(world))
+    elif lost:
+        kind, replaced = RestartKind.REPLACE, sorted(lost)
+    else:
+        kind, replaced = RestartKind.IN_PLACE, []
+    if status.attempt == 0:
+        kind = RestartKind.FIRST
+    placements = [number if r in replaced else status.placements[r] for r in range(world)]
+    delay, budgets = 0.0, status.budgets
+    if cause.is_paced and number > 1:
+        delay = budget.delay_for(
+            cause.charge, budgets=budgets, spec=gang.spec, started=status.is_started
+        )
+        if not status.is_started and cause.charge != Charge.INTENT:
+            budgets = budget.next_budgets_at_try(budgets)
+    if cause.reason == Reason.PLACEMENT_TIMEOUT:
+        delay += gang.policy.placement_seconds * _jitter(gang)
+    ended = ledger.with_end(status, at=now, by=cause.reason)
+    current = CurrentAttempt(
+        attempt=number,
+        kind=kind,
+        cause=cause.reason,
+        message=cause.message,
+        charge=_charge(gang, cause),
+        culprit=culprit_of(cause.fault),
+        replaced=replaced,
+        may_claim=cause.may_claim,
+        fault_at=min(cause.fault.at, now) if cause.fault is not None else None,
+        detected_at=_detected_at(gang, cause.fault) if cause.fault is not None else None,
+        recorded_at=now,
+        not_before=now + delay if delay > 0 else None,
+    )
+    return ended.model_copy(
+        update={
+            "attempt": number,
+            "current": current,
+            "placements": placements,
+            "budgets": budgets,
+            "hold": None,
+            "pending_template": None,
+        }
+    )
+
+
+def _charge(gang: Gang, cause: Cause) -> str:
+    """Whose budget the coming start uses.
+
+    A try that never started hands the charge of the fault before it on; unless the fault that
+    ended the try shows a lost node elsewhere: then what was seen first was its victim.
+    """
+    current = gang.status.current
+    if gang.status.is_started or current is None or current.charge == Charge.NONE:
+        return cause.charge
+    fault, first = cause.fault, current.culprit
+    elsewhere = fault is not None and (first is None or first.rank != fault.rank)
+    if (
+        current.charge == Charge.USER
+        and cause.reason in (Reason.NODE_LOST, Reason.NODE_NOT_READY)
+        and elsewhere
+    ):
+        return Charge.INFRASTRUCTURE
+    return current.charge
+
+
+def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
+    """`rules.resume.choose` on what the gang reports now."""
+    report = gang.rank_zero.report
+    status = gang.status
+    return rules_resume.choose(
+        rules_resume.Facts(
+            run=gang.spec.run_id,
+            world_size=len(gang.members),
+            candidates=report.candidates if report is not None else (),
+            listed=bool(report is not None and report.listed),
+            pinned=gang.pinned,
+            urls=gang.urls,
+            last_durable_step=status.checkpoint.last_durable_step,
+            last_durable_name=status.checkpoint.last_durable_name,
+            ever_durable=status.ever_durable,
+            allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
+        )
+    )
+
+
+def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast: bool) -> Status:
+    """The point of no return of status.attempt: the save it starts from, and all counters."""
+    now, resume, current = gang.now, chosen.resume, status.current
+    if current is None:
+        raise ValueError("no attempt to start")
+    charge = Charge(current.charge)
+    reached = status.progress.step
+    automatic = charge in (Charge.USER, Charge.INFRASTRUCTURE, Charge.CHECKPOINT)
+    budgets = budget.next_budgets_at_start(status.budgets, charge=charge, spec=gang.spec)
+    if charge == Charge.USER:
+        failures = status.budgets.in_place_failures
+        if current.kind == RestartKind.IN_PLACE:
+            failures += 1
+        elif current.kind == RestartKind.RECREATE:
+            failures = 0
+        budgets = budgets.model_copy(update={"in_place_failures": failures})
+    decision = ResumeDecision(
+        attempt=status.attempt,
+        scratch=resume.scratch,
+        run=resume.run,
+        name=resume.name,
+        step=resume.step,
+        durable=resume.durable,
+        peers=resume.peers,
+        fast=fast,
+        at=now,
+        reason=chosen.why,
+    )
+    checkpoint = status.checkpoint
+    durable_behind = checkpoint.last_durable_name in {p.name for p in chosen.passed_over}
+    if durable_behind and resume.durable:
+        checkpoint = checkpoint.model_copy(
+            update={"last_durable_step": resume.step, "last_durable_name": resume.name}
+        )
+    stages = {"prepared_at": now, "restored_at": now if fast else None}
+    report = gang.rank_zero.report
+    written = next(
+        (c.written_at for c in (report.candidates if report else []) if c.name == resume.name), None
+    )
+    started = status.model_copy(
+        update={
+            "starts": status.starts + 1,
+            "restarts": status.restarts + (1 if automatic else 0),
+            "failures": status.failures + (1 if charge == Charge.USER else 0),
+            "last_start_time": now,
+            "resume": decision,
+            "budgets": budgets,
+            "checkpoint": checkpoint,
+            "allow_scratch": False,
+            "held_since": None,
+            "current": CurrentAttempt.model_validate({**current.model_dump(), **stages}),
+        }
+    )
+    return ledger.with_loss(
+        ledger.with_record(started),
+        written_at=written,
+        reached=reached if automatic else None,
+    )
+
+
+def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
+    """None when nobody has a byte to move or a thing to wait for; else what stands against it."""
+    current = status.current
+    if current is None or current.kind != RestartKind.IN_PLACE:
+        return "pods are made anew"
+    if current.not_before is not None:
+        return "back-off"
+    if current.charge == Charge.INTENT:
+        return "asked for: the older trainer is given its grace"
+    if gang.spec.shared_directory:
+        return "several pods write one directory"
+    if not isinstance(chosen, rules_resume.Chosen) or chosen.resume.scratch:
+        return "no save is at hand"
+    zero = gang.rank_zero.report
+    if zero is None or zero.fence is None:
+        return "rank 0's sidecar holds no fence"
+    for member in gang.members:
+        why = _why_member_not_fast(gang, member)
+        if why is not None:
+            return f"rank {member.rank}: {why}"
+    pinned = gang.pinned
+    missing = [r for r in range(len(gang.members)) if chosen.resume.name not in pinned.get(r, ())]
+    if missing:
+        return f"rank {missing[0]} does not have {chosen.resume.name} pinned"
+    return None
+
+
+def _why_member_not_fast(gang: Gang, member: Member) -> str | None:
+    pod, view, report = member.pod, member.view, member.report
+    if pod is None or pod.phase != "Running" or pod.deleting_since is not None:
+        return "its pod does not run"
+    if pod.trainer is None or not pod.trainer.running:
+        return "its container does not run"
+    if view is None or report is None or report.attempt != gang.attempt:
+        return "no report of the attempt"
+    fresh = view.connected or (
+        view.last_contact is not None
+        and gang.now - view.last_contact < gang.policy.report_fresh_seconds
+    )
+    if not fresh:
+        return "its report is old"
+    if report.terminating or not report.supervisor_seen:
+        return "its supervisor is not there"
+    if report.phase in (SidecarPhase.FAILED, SidecarPhase.IDLE):
+        return f"its sidecar is {report.phase}"
+    return None
+
+
+def next_hold(
+    gang: Gang, *, reason: str, message: str, retry_seconds: float | None = None
+) -> Status:
+    """No attempt may run until this is left."""
+    status, now = gang.status, gang.now
+    since = status.held_since if status.held_since is not None else now
+    hold = Hold(
+        reason=str(reason),
+        message=message,
+        since=now,
+        checked_at=now,
+        retry_at=now + retry_seconds if retry_seconds is not None else None,
+        generation=gang.job.generation,
+    )
+    return status.model_copy(update={"hold": hold, "held_since": since})
+
+
+def next_failed(gang: Gang, *, reason: str, message: str, charge: Charge) -> Status:
+    """The end without success. Absorbs everything after it."""
+    status, now = gang.status, gang.now
+    ended = ledger.with_end(ledger.with_record(status), at=now, by=reason)
+    return ended.model_copy(
+        update={
+            "failures": status.failures + (1 if charge == Charge.USER else 0),
+            "completion_time": now,
+            "hold": None,
+            "conditions": with_condition(
+                status.conditions,
+                kind=ConditionType.FAILED,
+                status=True,
+                reason=reason,
+                message=message,
+                generation=gang.job.generation,
+                now=now,
+            ),
+        }
+    )
+
+
+def next_complete(gang: Gang) -> Status:
+    """Success: every rank ended with 0 and everything it made is durable."""
+    status, now = gang.status, gang.now
+    ended = ledger.with_end(ledger.with_record(status), at=now, by=Reason.SUCCEEDED)
+    return ended.model_copy(
+        update={
+            "completions": status.completions + 1,
+            "completion_time": now,
+            "hold": None,
+            "conditions": with_condition(
+                status.conditions,
+                kind=ConditionType.COMPLETE,
+                status=True,
+                reason=Reason.SUCCEEDED,
+                message="all ranks ended with exit 0 and the last save is durable",
+                generation=gang.job.generation,
+                now=now,
+            ),
+        }
+    )

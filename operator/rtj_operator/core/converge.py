@@ -1,0 +1,135 @@
+"""Bringing the pods to what is recorded: deletes, creates, directives. Records nothing.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import Phase, SidecarPhase, TrainerState
+
+from rtj_operator.core import stages
+from rtj_operator.core.directives import desired_directive, phase_for
+from rtj_operator.core.failures import may_be_training
+from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.nodes import is_heard, judge_node
+from rtj_operator.core.observed import PodView
+from rtj_operator.core.plan import Action, CreatePod, DeletePod, PatchDirective
+
+# A pod that is long past its deadline on a node that does not answer is gone in all but name.
+_STUCK_SECONDS = 60.0
+
+
+def removal(gang: Gang, pod: PodView) -> DeletePod | None:
+    """The deletion that this unwanted pod still needs: forced on a lost node, for the object
+    counts against quota until it is gone and no kubelet will end it."""
+    verdict = judge_node(gang, pod)
+    if verdict is not None:
+        return DeletePod(name=pod.name, uid=pod.uid, force=True)
+    if pod.deleting_since is None:
+        return DeletePod(name=pod.name, uid=pod.uid)
+    if pod.deletion_deadline is None or pod.node is None:
+        return None
+    node = gang.observed.nodes.get(pod.node)
+    if (
+        node is not None
+        and node.ready is not True
+        and gang.alarm.has_passed(pod.deletion_deadline + _STUCK_SECONDS)
+    ):
+        return DeletePod(name=pod.name, uid=pod.uid, force=True)
+    return None
+
+
+def surplus_removals(gang: Gang) -> list[Action]:
+    """Pods that are no rank's own are ended; their sidecars drain within their grace."""
+    found = (removal(gang, pod) for pod in gang.surplus)
+    return [action for action in found if action is not None]
+
+
+def missing_creations(gang: Gang) -> list[Action]:
+    """Pods of this attempt that are not made yet. Never after the start: then it is a loss."""
+    current = gang.status.current
+    if current is None or gang.status.is_started or gang.job.problem is not None:
+        return []
+    if current.not_before is not None and not gang.alarm.has_passed(current.not_before):
+        return []
+    actions: list[Action] = []
+    for member in gang.members:
+        if member.pod is not None or member.made_in != gang.attempt:
+            continue
+        refused = gang.observed.rejections.get(member.name)
+        if refused is not None and not gang.alarm.has_passed(
+            refused.at + gang.policy.create_retry_seconds
+        ):
+            continue
+        actions.append(CreatePod(rank=member.rank, made_in=member.made_in, name=member.name))
+    return actions
+
+
+def directive_patches(gang: Gang) -> list[Action]:
+    """Directives that differ from what the pods carry."""
+    actions: list[Action] = []
+    waits = phase_for(gang) == Phase.PREPARE and stages.draining_until(gang) is not None
+    for member in gang.members:
+        if waits and member.rank == 0:
+            # Claiming the fence now would refuse what the ending pod is about to publish.
+            continue
+        directive = desired_directive(gang, member)
+        if directive is None or member.pod is None or member.pod.directive == directive:
+            continue
+        actions.append(
+            PatchDirective(
+                pod=member.pod.name,
+                uid=member.pod.uid,
+                resource_version=member.pod.resource_version,
+                directive=directive,
+            )
+        )
+    return actions
+
+
+def has_undurable(gang: Gang, member: Member) -> bool:
+    """Its sidecar is heard and says that a finished save is not durable yet."""
+    return (
+        member.pod is not None
+        and member.report is not None
+        and is_heard(gang, member.pod)
+        and member.report.checkpoint.pending_saves > 0
+    )
+
+
+def _has_stopped(gang: Gang, member: Member) -> bool:
+    """Its sidecar says that it obeyed the stop, or it never had anything to stop."""
+    report = member.report
+    if report is None or report.trainer.state == TrainerState.NONE:
+        return not may_be_training(member)
+    return member.has_reached(gang.attempt, SidecarPhase.DRAINED)
+
+
+def hold_removals(gang: Gang) -> list[Action]:
+    """Pods that a hold gives up: at once when suspended and stopped, after a while otherwise.
+
+    Never one whose sidecar reports a save that is not durable; and rank 0's stays where the cause
+    lies in the store, to look at it again.
+    """
+    hold = gang.status.hold
+    if hold is None or hold.reason == Reason.FINAL_CHECKPOINT_NOT_DURABLE:
+        return []
+    suspended = hold.reason == Reason.SUSPENDED
+    held_since = gang.status.held_since if gang.status.held_since is not None else hold.since
+    if not suspended and not gang.alarm.has_passed(held_since + gang.policy.hold_keep_seconds):
+        return []
+    stop_limit = hold.since + gang.spec.trainer_grace_seconds + gang.policy.stopped_seconds
+    actions: list[Action] = []
+    for member in gang.members:
+        pod = member.pod
+        if pod is None or (member.rank == 0 and not suspended and hold.retry_at is not None):
+            continue
+        if has_undurable(gang, member):
+            continue
+        if not _has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit):
+            continue
+        action = removal(gang, pod)
+        if action is not None:
+            actions.append(action)
+    return actions

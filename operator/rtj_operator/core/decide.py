@@ -1,0 +1,69 @@
+"""`decide`: what to do about one job, from what one pass saw.
+
+A short list of named rules, the first that has an answer wins. Each rule is a function of the
+gang; its docstring is its row in docs/decisions.md. A rule either records a decision in status or
+converges the world to recorded decisions, never both; so a crash between any two writes finds the
+same way on. Total, deterministic, indifferent to the order of pods. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rtj_operator.core import decide_fault, decide_life, decide_run
+from rtj_operator.core import status as core_status
+from rtj_operator.core.gang import Alarm, Gang, gather
+from rtj_operator.core.observed import Observed
+from rtj_operator.core.plan import Plan
+from rtj_operator.core.policy import Policy
+
+Rule = Callable[[Gang], Plan | None]
+
+RULES: tuple[Rule, ...] = (
+    decide_life.wish,
+    decide_life.finished,
+    decide_life.refused,
+    decide_run.success,
+    decide_life.suspend,
+    decide_life.held,
+    decide_life.first_attempt,
+    decide_fault.fault,
+    decide_run.undrained,
+    decide_run.template_changed,
+    decide_run.choose,
+    decide_run.converge,
+    decide_run.refresh,
+)
+
+
+def decide(observed: Observed, policy: Policy | None = None) -> Plan:
+    """The plan of one pass. Never raises for anything that `Observed` can hold."""
+    policy = policy or Policy()
+    job = observed.job
+    if job is None:
+        return Plan(rule="absent", why="the job is gone; its pods follow by garbage collection")
+    if job.deleting:
+        return Plan(rule="deleting", why="the job is being deleted; its pods follow")
+    if job.spec is None:
+        return decide_life.unreadable(job, now=observed.now, policy=policy)
+    alarm = Alarm(observed.now)
+    gang = gather(observed, policy=policy, alarm=alarm, status=job.status)
+    gang = replace(gang, status=core_status.absorbed(gang))
+    for rule in RULES:
+        plan = rule(gang)
+        if plan is not None:
+            return replace(plan, wake_at=_wake_at(gang, plan))
+    return Plan(
+        rule="settled",
+        why="the world is as recorded",
+        wake_at=_wake_at(gang, None),
+    )
+
+
+def _wake_at(gang: Gang, plan: Plan | None) -> float | None:
+    """The earliest awaited moment. A job that is over and clean awaits nothing."""
+    if gang.status.is_terminal and gang.alarm.at is None and (plan is None or plan.is_empty):
+        return None if not gang.observed.pods else gang.now + gang.policy.look_again_seconds
+    safety = gang.now + gang.policy.look_again_seconds
+    return safety if gang.alarm.at is None else min(gang.alarm.at, safety)

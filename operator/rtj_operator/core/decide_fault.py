@@ -1,0 +1,162 @@
+"""The one fault path: classify, name one culprit, record a new attempt or the end. Pure."""
+
+from __future__ import annotations
+
+from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.resume import Chosen
+from rtj_api.status import RestartKind
+
+from rtj_operator.core import attempts, budget, failures, stages
+from rtj_operator.core.attempts import Cause
+from rtj_operator.core.decide_life import record
+from rtj_operator.core.failures import Fault
+from rtj_operator.core.gang import Gang
+from rtj_operator.core.plan import Note, Plan
+
+# A sidecar that gives up for one of these needs a person or another job, not another try.
+HOLDING = {
+    Reason.RUN_IN_USE,
+    Reason.RUN_ALREADY_COMPLETE,
+    Reason.NO_VALID_CHECKPOINT,
+    Reason.STORE_UNREACHABLE,
+    Reason.STORE_SCHEME_UNKNOWN,
+    Reason.CREDENTIALS_REFUSED,
+    Reason.CREDENTIALS_MISSING,
+    Reason.BUCKET_MISSING,
+    Reason.PATH_NOT_WRITABLE,
+    Reason.DIRECTORY_READ_ONLY,
+    Reason.DIRECTORY_MISSING,
+    Reason.DISK_FULL,
+}
+
+
+def _all_faults(gang: Gang) -> tuple[Fault, ...]:
+    """Losses and ends, then missed deadlines; one a rank, the earliest first."""
+    found = {f.rank: f for f in failures.all_faults(gang)}
+    for member in gang.members:
+        if member.rank not in found:
+            overdue = stages.overdue_of(gang, member)
+            if overdue is not None:
+                found[member.rank] = overdue
+    if not found:
+        waiting = stages.placement_overdue(gang)
+        if waiting is not None:
+            found[waiting.rank] = waiting
+    return tuple(sorted(found.values(), key=lambda f: (f.at, f.order, f.rank)))
+
+
+def _suspects(gang: Gang, first: Fault) -> list[int]:
+    """Ranks that fell silent before the fault and whose nodes may yet prove lost."""
+    silent = []
+    for member in gang.members:
+        view = member.view
+        if member.rank == first.rank or view is None or view.connected or member.pod is None:
+            continue
+        if view.last_contact is not None and view.last_contact <= first.at:
+            silent.append(member.rank)
+    return silent
+
+
+def fault(gang: Gang) -> Plan | None:
+    """Something was lost, ended or missed its deadline: the earliest is the culprit, the rest are
+    its victims and count nothing. In place if pods and nodes are well, only lost ranks anew if
+    not, all anew after two in-place restarts without progress; Failed when the budget is spent."""
+    if gang.attempt == 0 or gang.status.hold is not None:
+        return None
+    faults = _all_faults(gang)
+    first = faults[0] if faults else None
+    early = failures.early_exit(gang, first) if gang.status.is_started else None
+    if early is not None:
+        first = early
+        faults = (early, *(f for f in faults if f.rank != early.rank))
+    if first is None:
+        return None
+    if not gang.status.is_started and first.reason in HOLDING:
+        return _hold(gang, first)
+    is_own = first.charge == Charge.USER and gang.status.is_started
+    if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):
+        silent = _suspects(gang, first)
+        if silent and not gang.alarm.has_passed(first.at + 2 * gang.policy.lease_stale_seconds):
+            return Plan(
+                rule="fault",
+                why=f"{first.message}; ranks {silent} fell silent before: their nodes are judged "
+                "before the last restart is charged",
+            )
+        return _fail(gang, first)
+    return _restart(gang, first, faults)
+
+
+def _hold(gang: Gang, first: Fault) -> Plan:
+    held = attempts.next_hold(
+        gang,
+        reason=first.reason,
+        message=first.message,
+        retry_seconds=gang.policy.hold_retry_seconds,
+    )
+    notes: tuple[Note, ...] = (Note(type="Warning", reason=first.reason, message=first.message),)
+    if gang.status.held_since is not None:
+        notes = ()  # said when it was first held
+    return record(gang, held, rule="fault", why=first.message, notes=notes, evidence=first.evidence)
+
+
+def _fail(gang: Gang, first: Fault) -> Plan:
+    count = gang.status.budgets.restarts_since_progress
+    message = (
+        f"{count} restarts without a newly durable step (recovery.maxRestarts "
+        f"{gang.spec.max_restarts}); the last fault: {first.message}. Its saves are safe: fix the "
+        "cause and apply the job anew, it goes on from the newest one"
+    )
+    failed = attempts.next_failed(
+        gang, reason=Reason.RESTART_BUDGET_SPENT, message=message, charge=first.charge
+    )
+    note = Note(type="Warning", reason=Reason.RESTART_BUDGET_SPENT, message=message)
+    return record(gang, failed, rule="fault", why=message, notes=(note,), evidence=first.evidence)
+
+
+def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
+    budgets = gang.status.budgets
+    tired = (
+        first.charge == Charge.USER
+        and gang.status.is_started
+        and budgets.in_place_failures >= gang.policy.in_place_limit
+    )
+    cause = Cause(
+        reason=first.reason,
+        charge=first.charge,
+        message=first.message,
+        fault=first,
+        recreate=tired or first.reason == Reason.PLACEMENT_TIMEOUT,
+    )
+    status = attempts.next_attempt(gang, cause, faults)
+    chosen = attempts.choose_for(gang) if gang.status.is_started else None
+    slow = attempts.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
+    if slow is None and isinstance(chosen, Chosen):
+        status = attempts.next_start(gang, status, chosen, fast=True)
+    current = status.current
+    kind = current.kind if current is not None else RestartKind.RECREATE
+    victims = [f.rank for f in faults if f.rank != first.rank]
+    note = Note(
+        type="Warning",
+        reason=first.reason,
+        message=f"{first.message}. Attempt {status.attempt}: {kind}"
+        + (f", ranks {current.replaced} anew" if current is not None and current.replaced else ""),
+    )
+    notes: tuple[Note, ...] = (note,)
+    if slow is None and isinstance(chosen, Chosen):
+        resumed = f"in place from step {chosen.resume.step}: {chosen.why}"
+        notes = (note, Note(type="Normal", reason=Reason.RESUMED, message=resumed))
+    return record(
+        gang,
+        status,
+        rule="fault",
+        why=first.message,
+        notes=notes,
+        evidence={
+            **first.evidence,
+            "culprit": first.rank,
+            "victims": victims,
+            "kind": str(kind),
+            "fast": slow is None,
+            "notFast": slow,
+        },
+    )

@@ -1,0 +1,295 @@
+"""Rules of the ordinary way: choose, go, success, a changed template, converge, refresh. Pure."""
+
+from __future__ import annotations
+
+from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.resume import Chosen, NoChoice
+from rtj_api.status import PendingTemplate
+from rtj_api.wire import Report, SidecarPhase
+
+from rtj_operator.core import attempts, failures, stages
+from rtj_operator.core import converge as core_converge
+from rtj_operator.core import status as core_status
+from rtj_operator.core.attempts import Cause
+from rtj_operator.core.decide_life import record
+from rtj_operator.core.gang import Gang
+from rtj_operator.core.plan import Note, Plan
+
+# Where the sidecar names the store's trouble more exactly than "unreachable".
+_STORE_REASONS = {
+    Reason.CREDENTIALS_REFUSED,
+    Reason.CREDENTIALS_MISSING,
+    Reason.BUCKET_MISSING,
+    Reason.STORE_UNREACHABLE,
+    Reason.STORE_SCHEME_UNKNOWN,
+}
+
+
+def success(gang: Gang) -> Plan | None:
+    """Every rank ended by itself with exit 0, no pod was disrupted, and each sidecar says that
+    all is durable: Complete. Then the pods are released."""
+    status = gang.status
+    if status.is_terminal or not status.is_started:
+        return None
+    if len(failures.finished_ranks(gang)) != len(gang.members):
+        return None
+    for member in gang.members:
+        if member.pod is None or member.pod.disruption is not None:
+            return None
+        if not member.has_reached(gang.attempt, SidecarPhase.DRAINED):
+            return None
+    complete = attempts.next_complete(gang)
+    step = status.checkpoint.last_durable_step
+    note = Note(
+        type="Normal",
+        reason=Reason.SUCCEEDED,
+        message="all ranks ended with exit 0"
+        + (f"; step {step} is durable" if step is not None else ""),
+    )
+    return record(
+        gang,
+        complete,
+        rule="success",
+        why=note.message,
+        notes=(note,),
+        evidence={"attempt": gang.attempt},
+    )
+
+
+def undrained(gang: Gang) -> Plan | None:
+    """All trainers ended with exit 0, and for long their last save has not become durable: the
+    job is held, never Complete, and the pods go on shipping it."""
+    status = gang.status
+    if not status.is_started or status.hold is not None:
+        return None
+    done = failures.finished_ranks(gang)
+    if len(done) != len(gang.members):
+        return None
+    ends = [t.ended_at for m in done if (t := m.ended_trainer(gang.attempt)) and t.ended_at]
+    last = max(ends, default=gang.now)
+    if not gang.alarm.has_passed(last + gang.policy.drain_stall_seconds):
+        return None
+    pending = [m for m in gang.members if not m.has_reached(gang.attempt, SidecarPhase.DRAINED)]
+    problem = next((m.report.problem for m in pending if m.report and m.report.problem), None)
+    detail = problem.message if problem is not None else "it is still being shipped"
+    message = (
+        f"training is done, but the last save of ranks {[m.rank for m in pending][:8]} is not "
+        f"durable: {detail}. The pods keep it and go on trying"
+    )
+    held = attempts.next_hold(gang, reason=Reason.FINAL_CHECKPOINT_NOT_DURABLE, message=message)
+    note = Note(type="Warning", reason=Reason.FINAL_CHECKPOINT_NOT_DURABLE, message=message)
+    return record(gang, held, rule="undrained", why=message, notes=(note,))
+
+
+def template_changed(gang: Gang) -> Plan | None:
+    """Pods were made from an older template: made anew at the next durable checkpoint, at once
+    while no rank trains, or with the next attempt for any reason."""
+    status = gang.status
+    if gang.attempt == 0 or status.hold is not None or gang.job.problem is not None:
+        return None
+    stale = [m.rank for m in gang.members if attempts.is_stale(gang, m)]
+    if not stale:
+        return None
+    pending, wanted = status.pending_template, gang.spec.template_hash
+    durable = status.checkpoint.last_durable_step
+    if status.is_started:
+        if pending is None or pending.hash != wanted:
+            mark = PendingTemplate(hash=wanted, since=gang.now, durable_step=durable)
+            why = "spec.template changed: applied after the next durable checkpoint"
+            note = Note(type="Normal", reason=Reason.TEMPLATE_CHANGED, message=why)
+            return record(
+                gang,
+                status.model_copy(update={"pending_template": mark}),
+                rule="template_changed",
+                why=why,
+                notes=(note,),
+            )
+        durable_at = status.checkpoint.last_durable_time
+        if durable_at is None or durable_at <= pending.since:
+            return None
+    cause = Cause(
+        reason=Reason.TEMPLATE_CHANGED,
+        charge=Charge.INTENT,
+        message="spec.template changed",
+        recreate=True,
+        is_paced=False,
+    )
+    note = Note(type="Normal", reason=Reason.TEMPLATE_CHANGED, message="pods are made anew")
+    return record(
+        gang,
+        attempts.next_attempt(gang, cause),
+        rule="template_changed",
+        why=cause.message,
+        notes=(note,),
+        evidence={"stale": stale},
+    )
+
+
+def _refusal(gang: Gang, zero: Report) -> tuple[Reason, str] | None:
+    """Why this run may not be touched, whatever its saves."""
+    if zero.run_complete:
+        return (
+            Reason.RUN_ALREADY_COMPLETE,
+            f"run {gang.spec.run_id} has finished already; give checkpoint.runID another name",
+        )
+    if zero.fence is None and zero.fence_owner is not None:
+        return (
+            Reason.RUN_IN_USE,
+            f"run {gang.spec.run_id} is held by job {zero.fence_owner}, which may still write. End "
+            "that job, choose another checkpoint.runID, or take it over with the annotation "
+            'resumable-training.dev/request: {"id": "1", "action": "take-over"}',
+        )
+    if zero.fence is None and zero.listed:
+        return (
+            Reason.STORE_UNREACHABLE,
+            "the store can be read but the run could not be claimed in it: check that the "
+            "credentials may write",
+        )
+    return None
+
+
+def choose(gang: Gang) -> Plan | None:
+    """All ranks are prepared: the newest save that all can load is recorded with the counted
+    start, the point of no return; or why there is none, as a hold."""
+    status = gang.status
+    if gang.attempt == 0 or status.is_started or status.hold is not None:
+        return None
+    if not all(m.has_reached(gang.attempt, SidecarPhase.PREPARED) for m in gang.members):
+        return None
+    if any(m.pod is None or not m.pod.ip for m in gang.members):
+        return None
+    not_before = status.current.not_before if status.current is not None else None
+    if not_before is not None and not gang.alarm.has_passed(not_before):
+        return None
+    if stages.draining_until(gang) is not None:
+        return None
+    zero = gang.rank_zero.report
+    if zero is None:
+        return None
+    refusal = _refusal(gang, zero)
+    if refusal is not None:
+        return _hold(gang, NoChoice(*refusal), zero)
+    chosen = attempts.choose_for(gang)
+    if isinstance(chosen, NoChoice):
+        return _hold(gang, chosen, zero)
+    started = attempts.next_start(gang, status, chosen, fast=False)
+    return record(
+        gang,
+        started,
+        rule="choose",
+        why=chosen.why,
+        notes=_notes_of(chosen),
+        evidence={
+            "resume": chosen.resume.dump(),
+            "passedOver": [p.name for p in chosen.passed_over],
+            "fence": zero.fence,
+        },
+    )
+
+
+def _notes_of(chosen: Chosen) -> tuple[Note, ...]:
+    notes = [
+        Note(
+            type="Warning",
+            reason=Reason.CHECKPOINT_FALLBACK,
+            message=f"passed over {p.name}"
+            + (f" (step {p.step})" if p.step is not None else "")
+            + f": {p.why}",
+        )
+        for p in chosen.passed_over[:5]
+    ]
+    if chosen.resume.scratch:
+        kind = "Warning" if chosen.passed_over else "Normal"
+        notes.append(Note(type=kind, reason=Reason.STARTED_FROM_SCRATCH, message=chosen.why))
+    else:
+        notes.append(Note(type="Normal", reason=Reason.RESUMED, message=chosen.why))
+    return tuple(notes)
+
+
+def _hold(gang: Gang, refused: NoChoice, zero: Report) -> Plan:
+    reason, message = refused.reason, refused.message
+    if reason == Reason.STORE_UNREACHABLE and zero.problem is not None:
+        named = {str(r): r for r in _STORE_REASONS}.get(zero.problem.reason)
+        if named is not None:
+            reason, message = named, f"{zero.problem.message}. {message}"
+    held = attempts.next_hold(
+        gang, reason=reason, message=message, retry_seconds=_retry_seconds(gang, reason)
+    )
+    note = Note(type="Warning", reason=reason, message=message)
+    was_said = gang.status.held_since is not None
+    return record(
+        gang,
+        held,
+        rule="choose",
+        why=message,
+        notes=() if was_said else (note,),
+        evidence={"passedOver": [p.name for p in refused.passed_over]},
+    )
+
+
+def _retry_seconds(gang: Gang, reason: Reason) -> float | None:
+    """Holds that may end by themselves look again; the others wait for a person."""
+    if reason == Reason.RUN_ALREADY_COMPLETE:
+        return None
+    return gang.policy.hold_retry_seconds
+
+
+def converge(gang: Gang) -> Plan | None:
+    """The world is not as recorded: surplus pods are ended (by force on a lost node), missing
+    ones are made, and each sidecar is told what to do next, all in one pass."""
+    if gang.attempt == 0:
+        return None
+    actions = (
+        core_converge.surplus_removals(gang)
+        + core_converge.missing_creations(gang)
+        + core_converge.directive_patches(gang)
+    )
+    if not actions:
+        return None
+    kinds: dict[str, int] = {}
+    for action in actions:
+        kinds[type(action).__name__] = kinds.get(type(action).__name__, 0) + 1
+    return Plan(
+        rule="converge",
+        why=f"attempt {gang.attempt}: " + ", ".join(f"{n} {k}" for k, n in sorted(kinds.items())),
+        actions=tuple(actions),
+        evidence={"actions": kinds},
+    )
+
+
+def refresh(gang: Gang) -> Plan | None:
+    """What status shows is old: a changed condition, a passed stage or a newly durable save at
+    once, mere progress every half minute."""
+    status = core_status.finished(gang)
+    old = gang.job.status
+    is_due, due = core_status.needs_refresh(
+        old, status, now=gang.now, seconds=gang.policy.refresh_seconds
+    )
+    if not is_due:
+        if due != float("inf"):
+            gang.alarm.has_passed(due)
+        return None
+    return Plan(
+        rule="refresh",
+        why="what the reports say is newer than what status shows",
+        status=status,
+        notes=_verdict_notes(gang),
+    )
+
+
+def _verdict_notes(gang: Gang) -> tuple[Note, ...]:
+    """Saves found bad since the last write. The count in status tells which are new."""
+    zero = gang.rank_zero.report if gang.members else None
+    fresh = gang.status.checkpoint.invalid - gang.job.status.checkpoint.invalid
+    if zero is None or fresh <= 0:
+        return ()
+    notes = []
+    for verdict in sorted(zero.verdicts, key=lambda v: v.at)[-fresh:]:
+        try:
+            reason = Reason(verdict.reason)
+        except ValueError:
+            reason = Reason.CHECKPOINT_CORRUPT
+        notes.append(
+            Note(type="Warning", reason=reason, message=f"{verdict.name}: {verdict.message}")
+        )
+    return tuple(notes[-5:])

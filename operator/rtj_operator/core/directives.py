@@ -1,0 +1,120 @@
+"""What each sidecar is told, as a pure function of what is recorded and what is reported.
+
+Nothing else is remembered, so an operator that comes back computes the same words. A sidecar
+obeys a directive only above the highest (attempt, seq) in its journal; so repeating one is
+harmless and going back is impossible. Pure.
+"""
+
+from __future__ import annotations
+
+from rtj_api import wire
+from rtj_api.reasons import Charge, Reason
+from rtj_api.status import ConditionType
+from rtj_api.wire import Phase, SidecarPhase
+
+from rtj_operator.core.gang import Gang, Member
+
+HAS_RESTORED = (
+    SidecarPhase.RESTORED,
+    SidecarPhase.TRAINING,
+    SidecarPhase.EXITED,
+    SidecarPhase.DRAINING,
+    SidecarPhase.DRAINED,
+)
+
+
+def have_all_restored(gang: Gang) -> bool:
+    """Every rank holds the save of this attempt, so none would wait for another in a rendezvous."""
+    return all(m.has_reached(gang.attempt, *HAS_RESTORED) for m in gang.members)
+
+
+def has_gone(gang: Gang) -> bool:
+    """The go of this attempt has been given to some pod: it is never taken back."""
+    current = gang.status.current
+    if current is not None and current.restored_at is not None:
+        return True
+    return any(
+        m.pod is not None
+        and m.pod.directive is not None
+        and m.pod.directive.attempt == gang.attempt
+        and m.pod.directive.seq >= wire.SEQ[Phase.GO]
+        for m in gang.members
+    )
+
+
+def phase_for(gang: Gang) -> Phase | None:
+    """What the gang is told now; None: nothing new."""
+    status = gang.status
+    if status.is_true(ConditionType.COMPLETE):
+        return Phase.RELEASE
+    if status.hold is not None and status.hold.reason != Reason.FINAL_CHECKPOINT_NOT_DURABLE:
+        return Phase.STOP
+    if status.attempt == 0:
+        return None
+    if not status.is_started:
+        return Phase.PREPARE
+    if status.resume is not None and status.resume.fast:
+        return Phase.GO
+    if has_gone(gang) or have_all_restored(gang):
+        return Phase.GO
+    return Phase.RESTORE
+
+
+def _resume_of(gang: Gang) -> wire.Resume | None:
+    resume = gang.status.resume
+    if resume is None or not gang.status.is_started:
+        return None
+    return wire.Resume(
+        scratch=resume.scratch,
+        run=resume.run,
+        name=resume.name,
+        step=resume.step,
+        durable=resume.durable,
+        peers=list(resume.peers),
+    )
+
+
+def _coordinator(gang: Gang, member: Member, phase: Phase) -> str | None:
+    """Rank 0's IP where it is needed. Not in PREPARE: it would change when rank 0 gets its IP.
+    From the stop on the one that was said before stays, whatever becomes of rank 0."""
+    if phase == Phase.PREPARE:
+        return None
+    said = member.pod.directive if member.pod is not None else None
+    if phase in (Phase.STOP, Phase.RELEASE) and said is not None and said.coordinator:
+        return said.coordinator
+    return gang.url_host(0)
+
+
+def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
+    """The directive that this rank's pod should carry; None where nothing is to be said."""
+    pod = member.pod
+    phase = phase_for(gang)
+    if pod is None or phase is None or pod.is_terminal or pod.deleting_since is not None:
+        return None
+    current = gang.status.current
+    fast = phase == Phase.GO and gang.status.resume is not None and gang.status.resume.fast
+    grace = None
+    if phase == Phase.STOP or (
+        phase == Phase.PREPARE and current is not None and current.charge == Charge.INTENT
+    ):
+        grace = gang.spec.trainer_grace_seconds
+    return wire.Directive(
+        job_uid=gang.job.uid,
+        pod_uid=pod.uid,
+        rank=member.rank,
+        attempt=gang.attempt,
+        seq=wire.SEQ[phase],
+        phase=phase,
+        world_size=len(gang.members),
+        coordinator=_coordinator(gang, member, phase),
+        resume=_resume_of(gang) if phase in (Phase.RESTORE, Phase.GO) else None,
+        fast=fast,
+        grace_seconds=grace,
+        may_claim=current.may_claim if current is not None else False,
+    )
+
+
+def has_accepted(member: Member, directive: wire.Directive) -> bool:
+    """Its sidecar has this directive, or a later one, in its journal."""
+    report = member.report
+    return report is not None and (report.attempt, report.seq) >= (directive.attempt, directive.seq)

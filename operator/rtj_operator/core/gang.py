@@ -1,0 +1,144 @@
+"""The gang as one pass sees it: each rank with its pod, its report and its node.
+
+Which pod is a rank's own is a function of status.placements, so a leftover of an older attempt
+can never be mistaken for it. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rtj_api import contract, wire
+from rtj_api.status import Status
+
+from rtj_operator.core.observed import JobSpec, JobView, NodeView, Observed, PodView, ReportView
+from rtj_operator.core.policy import Policy
+
+
+class Alarm:
+    """Collects the moments at which a pass wants to look again.
+
+    Mutable on purpose and local to one call of `decide`: every comparison of `now` with a
+    deadline goes through it, so no wait can be without an end.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.at: float | None = None
+
+    def has_passed(self, moment: float) -> bool:
+        """True once `moment` is here; else it is remembered as a time to wake."""
+        if self.now >= moment:
+            return True
+        self.at = moment if self.at is None else min(self.at, moment)
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One rank. `pod` is None while none of the recorded name exists."""
+
+    rank: int
+    name: str
+    made_in: int
+    pod: PodView | None
+    view: ReportView | None
+    report: wire.Report | None  # this pod's newest, of whatever attempt
+    node: NodeView | None
+
+    def has_reached(self, attempt: int, *phases: wire.SidecarPhase) -> bool:
+        """Its sidecar reports one of `phases` for that attempt."""
+        return (
+            self.report is not None
+            and self.report.attempt == attempt
+            and self.report.phase in phases
+        )
+
+    def ended_trainer(self, attempt: int) -> wire.TrainerView | None:
+        """The trainer of that attempt, if it ended here."""
+        if self.report is None or self.report.trainer.attempt != attempt:
+            return None
+        trainer = self.report.trainer
+        return trainer if trainer.state == wire.TrainerState.EXITED else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Everything a rule needs. Built once a pass by `gather`."""
+
+    now: float
+    policy: Policy
+    job: JobView
+    spec: JobSpec
+    status: Status
+    observed: Observed
+    members: tuple[Member, ...]
+    surplus: tuple[PodView, ...]  # pods of this job that are no rank's own
+    alarm: Alarm = field(compare=False)
+
+    @property
+    def attempt(self) -> int:
+        return self.status.attempt
+
+    @property
+    def rank_zero(self) -> Member:
+        return self.members[0]
+
+    @property
+    def pinned(self) -> dict[int, frozenset[str]]:
+        """By rank with a living pod: the saves whole and pinned there."""
+        return {
+            m.rank: frozenset(m.report.pinned)
+            for m in self.members
+            if m.report is not None and m.pod is not None and not m.pod.is_terminal
+        }
+
+    @property
+    def urls(self) -> dict[int, str]:
+        """By rank: where its sidecar serves files."""
+        return {
+            m.rank: f"http://{m.pod.ip}:{contract.PORT_STATUS}"
+            for m in self.members
+            if m.pod is not None and m.pod.ip and not m.pod.is_terminal
+        }
+
+    def url_host(self, rank: int) -> str | None:
+        pod = self.members[rank].pod
+        return pod.ip if pod is not None else None
+
+
+def gather(observed: Observed, *, policy: Policy, alarm: Alarm, status: Status) -> Gang:
+    """Sorts pods into ranks. `status` is the job's, possibly with newer reports absorbed.
+
+    Needs a job with a spec.
+    """
+    job = observed.job
+    if job is None or job.spec is None:
+        raise ValueError("gather needs a job with a spec")
+    by_name = {pod.name: pod for pod in observed.pods}
+    members = []
+    for rank, made_in in enumerate(status.placements):
+        name = contract.pod_name(job=job.key.name, rank=rank, made_in=made_in, job_uid=job.uid)
+        pod = by_name.pop(name, None)
+        members.append(
+            Member(
+                rank=rank,
+                name=name,
+                made_in=made_in,
+                pod=pod,
+                view=observed.reports.get(pod.uid) if pod else None,
+                report=observed.report_of(pod) if pod else None,
+                node=observed.nodes.get(pod.node) if pod and pod.node else None,
+            )
+        )
+    return Gang(
+        now=observed.now,
+        policy=policy,
+        job=job,
+        spec=job.spec,
+        status=status,
+        observed=observed,
+        members=tuple(members),
+        surplus=tuple(sorted(by_name.values(), key=lambda pod: pod.name)),
+        alarm=alarm,
+    )

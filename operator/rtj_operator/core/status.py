@@ -1,0 +1,471 @@
+"""What status shows: newer reports taken up, conditions, the printed phase.
+
+Every status write passes through `finished`, so what is shown can never disagree with what is
+decided. Messages hold nothing that changes by itself (no ages, no steps), since a changed message
+is a write. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rtj_api.reasons import Reason
+from rtj_api.status import (
+    CheckpointStatus,
+    Condition,
+    ConditionType,
+    CurrentAttempt,
+    JobPhase,
+    Progress,
+    Status,
+)
+from rtj_api.wire import Report, SidecarPhase, TrainerState
+
+from rtj_operator.core import budget, ledger
+from rtj_operator.core.directives import HAS_RESTORED, phase_for
+from rtj_operator.core.gang import Gang
+from rtj_operator.core.observed import JobView, PodView
+
+_WAITING: dict[str, Reason] = {
+    "ErrImagePull": Reason.IMAGE_NOT_PULLABLE,
+    "ImagePullBackOff": Reason.IMAGE_NOT_PULLABLE,
+    "InvalidImageName": Reason.IMAGE_NOT_PULLABLE,
+    "ErrImageNeverPull": Reason.IMAGE_NOT_PULLABLE,
+    "RegistryUnavailable": Reason.IMAGE_NOT_PULLABLE,
+    "CreateContainerConfigError": Reason.CONTAINER_CONFIG_ERROR,
+    "CreateContainerError": Reason.CONTAINER_CONFIG_ERROR,
+    "RunContainerError": Reason.CONTAINER_CONFIG_ERROR,
+}
+_REMEDIES: dict[Reason, str] = {
+    Reason.IMAGE_NOT_PULLABLE: "Check the image's name, tag and imagePullSecrets; it is tried "
+    "again by itself, and at once when spec.template changes",
+    Reason.CONTAINER_CONFIG_ERROR: "Make what is missing (Secret, ConfigMap, key, mount), or "
+    "change spec.template; it is tried again by itself",
+    Reason.UNSCHEDULABLE: "Free or add capacity, or change the template's resources, "
+    "nodeSelector or tolerations",
+}
+
+
+# --- newer reports ---------------------------------------------------------------------------
+
+
+def _own_reports(gang: Gang) -> list[Report]:
+    """Reports of the ranks' own pods, by rank."""
+    return [m.report for m in gang.members if m.report is not None]
+
+
+def _next_checkpoint(gang: Gang) -> CheckpointStatus:
+    """Checkpoint facts; the durable ones only ever move forward here."""
+    old = gang.status.checkpoint
+    holder = gang.rank_zero.report if gang.members else None
+    reports = _own_reports(gang)
+    update: dict[str, object] = {}
+    saved = max(
+        (r.checkpoint for r in reports if r.checkpoint.last_saved_at is not None),
+        key=lambda c: c.last_saved_at or 0.0,
+        default=None,
+    )
+    if saved is not None and (saved.last_saved_at or 0) > (old.last_saved_time or 0):
+        update["last_saved_step"] = saved.last_saved_step
+        update["last_saved_time"] = saved.last_saved_at
+    if holder is not None:
+        view = holder.checkpoint
+        condemned = {c.name for c in holder.candidates if c.invalid is not None}
+        if (
+            view.last_durable_at is not None
+            and view.last_durable_name not in condemned
+            and round(view.last_durable_at, 6) > (old.last_durable_time or 0)
+        ):
+            update["last_durable_step"] = view.last_durable_step
+            update["last_durable_time"] = view.last_durable_at
+            update["last_durable_name"] = view.last_durable_name
+        update["valid"] = view.valid
+        update["invalid"] = view.invalid
+    if reports:
+        update["pending_saves"] = max(r.checkpoint.pending_saves for r in reports)
+    return CheckpointStatus.model_validate({**old.model_dump(), **update})
+
+
+def _next_progress(gang: Gang) -> Progress:
+    views = [
+        r.progress
+        for r in _own_reports(gang)
+        if r.attempt == gang.attempt and r.progress.step is not None
+    ]
+    if not gang.status.is_started or not views:
+        return gang.status.progress
+    best = max(views, key=lambda p: (p.step or 0, p.updated_at or 0))
+    return Progress(step=best.step, epoch=best.epoch, loss=best.loss, at=best.updated_at)
+
+
+def _next_current(gang: Gang) -> CurrentAttempt | None:
+    """The stages that the current attempt has passed, each set once."""
+    current = gang.status.current
+    if current is None or not gang.members or gang.status.hold is not None:
+        return current
+    n = gang.attempt
+    reports = [m.report for m in gang.members]
+    update: dict[str, float] = {}
+    if current.scheduled_at is None and all(m.pod and m.pod.node for m in gang.members):
+        update["scheduled_at"] = gang.now
+    resume = gang.status.resume
+    if gang.status.is_started and resume is not None:
+        if current.restored_at is None and (
+            resume.fast or all(m.has_reached(n, *HAS_RESTORED) for m in gang.members)
+        ):
+            update["restored_at"] = resume.at if resume.fast else gang.now
+        started = [
+            r.trainer.started_at
+            for r in reports
+            if r is not None and r.trainer.attempt == n and r.trainer.started_at is not None
+        ]
+        if current.training_at is None and len(started) == len(gang.members):
+            update["training_at"] = max(started)
+        steps = [
+            r.progress.first_step_at
+            for r in reports
+            if r is not None and r.attempt == n and r.progress.first_step_at is not None
+        ]
+        if current.first_step_at is None and steps:
+            update["first_step_at"] = min(steps)
+    if not update:
+        return current
+    return CurrentAttempt.model_validate({**current.model_dump(), **update})
+
+
+def absorbed(gang: Gang) -> Status:
+    """The status with everything that the reports add to it, decisions left as they are.
+
+    A newly durable step refills the budgets; the first one ever seen only sets the mark.
+    """
+    status = gang.status
+    if status.is_terminal:
+        return status
+    checkpoint = _next_checkpoint(gang)
+    budgets = status.budgets
+    if checkpoint.last_durable_name != status.checkpoint.last_durable_name:
+        step, mark = checkpoint.last_durable_step, budgets.progress_step
+        if step is None or mark is None or step > mark:
+            budgets = budget.next_budgets_at_progress(budgets, step=step)
+    reports = _own_reports(gang)
+    ever = (
+        status.ever_durable
+        or checkpoint.last_durable_name is not None
+        or any(c.durable for r in reports for c in r.candidates)
+    )
+    return status.model_copy(
+        update={
+            "checkpoint": checkpoint,
+            "progress": _next_progress(gang),
+            "current": _next_current(gang),
+            "budgets": budgets,
+            "ever_durable": ever,
+        }
+    )
+
+
+# --- conditions --------------------------------------------------------------------------------
+
+
+def with_condition(
+    conditions: Iterable[Condition],
+    *,
+    kind: ConditionType,
+    status: bool | None,
+    reason: str,
+    message: str,
+    generation: int,
+    now: float,
+) -> list[Condition]:
+    """Sets one condition; its transition time moves only when its status flips."""
+    text = "Unknown" if status is None else str(status)
+    found = list(conditions)
+    old = next((c for c in found if c.type == kind), None)
+    moved = now if old is None or old.status != text else old.last_transition_time
+    new = Condition(
+        type=kind,
+        status=text,
+        reason=str(reason),
+        message=message,
+        observed_generation=generation,
+        last_transition_time=moved,
+    )
+    if old is None:
+        return [*found, new]
+    return [new if c.type == kind else c for c in found]
+
+
+def blocked_pod(gang: Gang) -> tuple[Reason, str] | None:
+    """Why a pod cannot get to run, by the lowest rank that is stuck, with the remedy."""
+    for member in gang.members:
+        rejection = gang.observed.rejections.get(member.name)
+        if member.pod is None and rejection is not None:
+            return (
+                Reason.POD_REJECTED,
+                f"rank {member.rank}: the API server refused its pod: {rejection.message}",
+            )
+        if member.pod is None:
+            continue
+        stuck = _stuck(member.pod)
+        if stuck is not None:
+            reason, text = stuck
+            return reason, f"rank {member.rank}: {text}. {_REMEDIES[reason]}"
+    return None
+
+
+def _stuck(pod: PodView) -> tuple[Reason, str] | None:
+    if pod.is_terminal or pod.deleting_since is not None:
+        return None
+    if pod.scheduled is False:
+        return Reason.UNSCHEDULABLE, pod.unschedulable_message or "no node fits"
+    for container in (pod.sidecar, *pod.others, pod.trainer):
+        if container is None or container.waiting_reason not in _WAITING:
+            continue
+        reason = _WAITING[container.waiting_reason]
+        # The kubelet's own text differs from try to try; its reason word does not.
+        return reason, f"container {container.name}: {container.waiting_reason}"
+    return None
+
+
+def is_training(gang: Gang) -> bool:
+    """All ranks' trainers of this attempt have been started and none is known to have ended."""
+    return gang.status.is_started and all(
+        m.has_reached(gang.attempt, SidecarPhase.TRAINING)
+        or (
+            m.report is not None
+            and m.report.trainer.attempt == gang.attempt
+            and m.report.trainer.state == TrainerState.RUNNING
+        )
+        for m in gang.members
+    )
+
+
+def _store_problem(gang: Gang) -> tuple[str, str] | None:
+    for member in gang.members:
+        report = member.report
+        if report is not None and report.attempt == gang.attempt and report.problem is not None:
+            return report.problem.reason, f"rank {member.rank}: {report.problem.message}"
+    return None
+
+
+def situation(gang: Gang) -> tuple[bool, str, str]:
+    """Condition Running: whether the gang trains, the reason, and what to do."""
+    status = gang.status
+    current = status.current
+    if status.is_true(ConditionType.COMPLETE):
+        return False, Reason.SUCCEEDED, "all ranks ended with exit 0 and the last save is durable"
+    failed = status.condition(ConditionType.FAILED)
+    if failed is not None and failed.status == "True":
+        return False, failed.reason, failed.message
+    if status.hold is not None:
+        return False, status.hold.reason, status.hold.message
+    if current is None:
+        return False, Reason.PENDING, "waiting to start"
+    if status.is_started:
+        if is_training(gang):
+            return True, Reason.TRAINING, f"attempt {gang.attempt} trains on all ranks"
+        if current.training_at is not None:
+            problem = _store_problem(gang)
+            if problem is not None:
+                return False, Reason.DRAINING, f"trainers ended; {problem[1]}"
+            return False, Reason.DRAINING, "trainers end and their last saves are shipped"
+        if phase_for(gang) is not None and current.restored_at is not None:
+            return False, Reason.STARTING, f"attempt {gang.attempt}: trainers are being started"
+        return False, Reason.RESTORING, f"attempt {gang.attempt}: the save is being restored"
+    blocked = blocked_pod(gang)
+    if blocked is not None:
+        return False, blocked[0], blocked[1]
+    problem = _store_problem(gang)
+    if problem is not None:
+        return False, problem[0], problem[1]
+    if current.not_before is not None and gang.now < current.not_before:
+        return False, Reason.BACKING_OFF, f"attempt {gang.attempt} waits after: {current.message}"
+    if any(m.pod is None or m.pod.node is None for m in gang.members):
+        return False, Reason.PENDING, f"attempt {gang.attempt}: pods are being placed"
+    return False, Reason.PREPARING, f"attempt {gang.attempt}: pods prepare"
+
+
+def _freshness(gang: Gang) -> tuple[bool | None, str, str]:
+    """Condition CheckpointFresh: whether the work done is being made durable."""
+    status = gang.status
+    durable_at = status.checkpoint.last_durable_time
+    if not status.ever_durable or durable_at is None:
+        return None, Reason.NO_CHECKPOINT_YET, "no save of this run is durable yet"
+    interval = max(
+        (r.checkpoint.interval_seconds or 0.0 for r in _own_reports(gang)),
+        default=0.0,
+    )
+    began = status.current.training_at if status.current is not None else None
+    if interval > 0 and began is not None and is_training(gang):
+        due = max(durable_at, began) + max(3 * interval, 600.0)
+        if gang.alarm.has_passed(due):
+            return (
+                False,
+                Reason.CHECKPOINT_OVERDUE,
+                "no save has become durable for three times the usual interval: check that the "
+                "trainer still saves, and the sidecars' upload lag",
+            )
+    return True, Reason.CHECKPOINT_DURABLE, "the newest save is durable"
+
+
+def _degradations(gang: Gang) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if gang.job.request_error is not None:
+        found.append((Reason.INVALID_SPEC, gang.job.request_error))
+    for member in gang.members:
+        report, pod = member.report, member.pod
+        if report is not None:
+            problems = list(report.degraded)
+            if report.problem is not None and report.attempt == gang.attempt:
+                problems.append(report.problem)
+            found += [(p.reason, f"rank {member.rank}: {p.message}") for p in problems]
+        if pod is None or pod.sidecar is None or not pod.sidecar.running:
+            continue
+        view = gang.observed.reports.get(pod.uid)
+        if view is None or view.connected:
+            continue
+        last = view.last_contact if view.last_contact is not None else view.polled_since
+        if last is not None and gang.alarm.has_passed(
+            last + gang.policy.reports_unreachable_seconds
+        ):
+            found.append(
+                (
+                    Reason.REPORTS_UNREACHABLE,
+                    f"rank {member.rank}: its sidecar runs and cannot be reached at port 9871: "
+                    "check NetworkPolicies and meshes between the operator and the pod",
+                )
+            )
+    return found
+
+
+def _next_conditions(gang: Gang) -> list[Condition]:
+    status, now, generation = gang.status, gang.now, gang.job.generation
+    conditions: list[Condition] = list(status.conditions)
+
+    def put(kind: ConditionType, value: bool | None, reason: str, message: str) -> None:
+        nonlocal conditions
+        conditions = with_condition(
+            conditions,
+            kind=kind,
+            status=value,
+            reason=reason,
+            message=message,
+            generation=generation,
+            now=now,
+        )
+
+    problem = gang.job.problem
+    if problem is None:
+        put(ConditionType.ACCEPTED, True, Reason.ACCEPTED, "the spec can be run")
+    else:
+        put(ConditionType.ACCEPTED, False, problem.reason, problem.message)
+    put(ConditionType.RUNNING, *situation(gang))
+    if not status.is_terminal:
+        put(ConditionType.CHECKPOINT_FRESH, *_freshness(gang))
+    hold = status.hold
+    if hold is not None and hold.reason == Reason.SUSPENDED:
+        if gang.observed.pods:
+            put(ConditionType.SUSPENDED, False, Reason.SUSPENDING, "pods are being ended")
+        else:
+            put(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true; no pods")
+    else:
+        put(ConditionType.SUSPENDED, False, Reason.NOT_SUSPENDED, "spec.suspend is false")
+    degraded = [] if status.is_terminal else _degradations(gang)
+    if degraded:
+        texts = list(dict.fromkeys(text for _, text in degraded))
+        put(ConditionType.DEGRADED, True, degraded[0][0], "; ".join(texts[:4]))
+    else:
+        put(ConditionType.DEGRADED, False, Reason.NOTHING_DEGRADED, "")
+    if not status.is_true(ConditionType.COMPLETE):
+        put(ConditionType.COMPLETE, False, Reason.NOT_COMPLETE, "")
+    if not status.is_true(ConditionType.FAILED):
+        put(ConditionType.FAILED, False, Reason.NOT_FAILED, "")
+    return conditions
+
+
+def _next_phase(gang: Gang) -> JobPhase:
+    status = gang.status
+    if status.is_true(ConditionType.COMPLETE):
+        return JobPhase.SUCCEEDED
+    if status.is_true(ConditionType.FAILED):
+        return JobPhase.FAILED
+    if status.hold is not None:
+        suspended = status.hold.reason == Reason.SUSPENDED
+        return JobPhase.SUSPENDED if suspended else JobPhase.HELD
+    current = status.current
+    if current is None:
+        return JobPhase.PENDING
+    if status.is_started and (is_training(gang) or current.training_at is not None):
+        return JobPhase.RUNNING
+    if status.starts > (1 if status.is_started else 0):
+        return JobPhase.RESTARTING
+    if status.is_started:
+        restored = current.restored_at is not None
+        return JobPhase.STARTING if restored else JobPhase.RESTORING
+    return (
+        JobPhase.STARTING if all(m.pod and m.pod.node for m in gang.members) else (JobPhase.PENDING)
+    )
+
+
+def finished(gang: Gang) -> Status:
+    """The status to write for what `gang.status` decides: records, conditions and phase in step."""
+    status = ledger.with_record(gang.status)
+    return status.model_copy(
+        update={
+            "conditions": _next_conditions(gang),
+            "phase": _next_phase(gang),
+            "observed_generation": gang.job.generation,
+        }
+    )
+
+
+def initial_conditions(job: JobView, *, now: float) -> Status:
+    """The status of a job whose spec cannot even be read: Accepted=False, all else unknown."""
+    problem = job.problem
+    conditions: list[Condition] = list(job.status.conditions)
+    reason = problem.reason if problem is not None else Reason.INVALID_SPEC
+    message = problem.message if problem is not None else "the spec cannot be read"
+    known = [
+        (ConditionType.ACCEPTED, False, reason, message),
+        (ConditionType.RUNNING, False, reason, message),
+        (ConditionType.COMPLETE, False, Reason.NOT_COMPLETE, ""),
+        (ConditionType.FAILED, False, Reason.NOT_FAILED, ""),
+    ]
+    for kind, value, why, text in known:
+        conditions = with_condition(
+            conditions,
+            kind=kind,
+            status=value,
+            reason=why,
+            message=text,
+            generation=job.generation,
+            now=now,
+        )
+    return job.status.model_copy(
+        update={"conditions": conditions, "observed_generation": job.generation}
+    )
+
+
+def needs_refresh(old: Status, new: Status, *, now: float, seconds: float) -> tuple[bool, float]:
+    """Whether the difference is worth a write now, and if not, when it will be.
+
+    Conditions, stages and newly durable saves at once; mere progress every `seconds`.
+    """
+    if old == new:
+        return False, float("inf")
+    quiet = {
+        "progress": None,
+        "attempts": None,
+        "checkpoint": CheckpointStatus(last_durable_name=new.checkpoint.last_durable_name),
+    }
+    quiet_old = {
+        **quiet,
+        "checkpoint": CheckpointStatus(last_durable_name=old.checkpoint.last_durable_name),
+    }
+    if old.model_copy(update=quiet_old) != new.model_copy(update=quiet):
+        return True, now
+    shown = max(
+        (t for t in (old.progress.at, old.checkpoint.last_saved_time) if t is not None), default=0.0
+    )
+    due = shown + seconds
+    return now >= due, due
