@@ -44,7 +44,7 @@ spec:
 _CHARGES: Final[Mapping[Charge, str]] = {
     Charge.USER: "the job's budget",
     Charge.INFRASTRUCTURE: "free, paced by back-off",
-    Charge.CHECKPOINT: "free, an older save is tried",
+    Charge.CHECKPOINT: "free, no trainer had started",
     Charge.INTENT: "free, asked for",
     Charge.NONE: "",
 }

@@ -53,6 +53,8 @@ _LIFE: Final[Mapping[Reason, ReasonText]] = {
         "spec.suspend is true; trainers are being stopped and their saves shipped.", _NOTHING
     ),
     Reason.NOT_SUSPENDED: ReasonText("spec.suspend is false.", _NOTHING),
+    Reason.NOT_COMPLETE: ReasonText("The job has not ended well so far.", _NOTHING),
+    Reason.NOT_FAILED: ReasonText("The job has not been given up.", _NOTHING),
     Reason.STARTED_FROM_SCRATCH: ReasonText(
         "The attempt starts at step 0, because the run has no save, or because that was allowed.",
         "If the run should have had saves, check checkpoint.runID and checkpoint.store.url.",
@@ -154,7 +156,7 @@ _CAUSES: Final[Mapping[Reason, ReasonText]] = {
     Reason.PREPARE_FAILED: ReasonText(
         "A rank could not be made ready. No trainer had started.",
         "The message says what failed; it is tried again.",
-        Charge.INFRASTRUCTURE,
+        Charge.CHECKPOINT,
     ),
     Reason.TEMPLATE_CHANGED: ReasonText(
         "The template was changed and now applies.", _NOTHING, Charge.INTENT
@@ -283,7 +285,6 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     Reason.CHECKPOINT_FALLBACK: ReasonText(
         "A newer save was not valid, so an older one is resumed.",
         "The event names both. Nothing to do, but find out what damaged the newer one.",
-        Charge.CHECKPOINT,
     ),
     Reason.STORE_UNSUPPORTED: ReasonText(
         "The store lacks what the commit of a save stands on, such as conditional writes.",
@@ -314,6 +315,7 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     Reason.FENCE_TAKEN: ReasonText(
         "A newer attempt, or another job, holds the run; this pod may publish nothing.",
         "Nothing to do for an older pod of the same job. Two jobs must not share a runID.",
+        Charge.INFRASTRUCTURE,
     ),
     Reason.SUPERVISOR_MISSING: ReasonText(
         "The trainer runs without the supervisor, so it cannot be restarted in place.",

@@ -55,7 +55,7 @@ class LayoutName(StrEnum):
     AUTO = "auto"
     TORCH = "torch"
     DCP = "dcp"
-    HUGGINGFACE = "huggingface"
+    HF_TRAINER = "hf-trainer"
     SAFETENSORS = "safetensors"
     GENERIC = "generic"
 
@@ -197,8 +197,8 @@ class Checkpoint(Api):
     layout: LayoutName = Field(
         LayoutName.AUTO,
         description=(
-            "How saves lie on disk. auto recognises all of them except generic, which needs "
-            "`include`, or this field, to know what belongs to a save."
+            "How saves lie on disk. auto recognises all but generic, which takes what `include` "
+            "names; generic alone takes everything below the path."
         ),
     )
     include: tuple[GlobText, ...] = Field(

@@ -215,11 +215,6 @@ CHECKPOINT: Final = (
         "choose a directory of another volume",
     ),
     Rule(
-        "generic-include",
-        "self.layout != 'generic' || (has(self.include) && self.include.size() > 0)",
-        "layout generic needs include, the glob patterns of what is a save, such as [model_*.npz]",
-    ),
-    Rule(
         "run-id-immutable",
         "has(self.runID) == has(oldSelf.runID) && (!has(self.runID) || "
         "self.runID == oldSelf.runID)",

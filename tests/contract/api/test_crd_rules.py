@@ -170,11 +170,6 @@ CASES = {
         takes=[store(url="file:///checkpoints-store"), store(url="file:///mnt/store")],
         refuses=[store(url="file:///checkpoints"), store(url="file:///checkpoints/store")],
     ),
-    "generic-include": Case(
-        "layout generic needs include",
-        takes=[checkpoint(layout="generic", include=["model_*.npz"])],
-        refuses=[checkpoint(layout="generic"), checkpoint(layout="generic", include=[])],
-    ),
     "backoff-order": Case(
         "backoff.initialSeconds may not be above backoff.maxSeconds",
         takes=[
