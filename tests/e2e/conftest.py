@@ -1,0 +1,42 @@
+"""One real cluster with the operator for all e2e tests; each test has its own namespace."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from kit.kube import Kube
+from kit.stack import Stack, stack
+
+CLUSTER = os.environ.get("RTJ_TEST_CLUSTER", "rtj-test")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.e2e)
+        if not any(mark.name == "timeout" for mark in item.iter_markers()):
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def product() -> Iterator[Stack]:
+    """Cluster, S3 and operator. RTJ_TEST_KEEP=1 leaves the cluster up for the next run."""
+    if os.geteuid() != 0:
+        message = "the e2e tier needs root (namespaces, cgroups): run it as root"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with stack(name=CLUSTER, nodes=3, gpus=2, keep=bool(os.environ.get("RTJ_TEST_KEEP"))) as made:
+        yield made
+
+
+@pytest.fixture
+def space(product: Stack, request: pytest.FixtureRequest) -> Iterator[Kube]:
+    """A namespace of this test's own, with the store's credentials."""
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:30].strip("-")
+    name = f"{stem}-{uuid.uuid4().hex[:5]}"
+    yield product.namespace(name)
+    product.kube.drop_namespace(name)
