@@ -125,7 +125,6 @@ def install(
 ) -> None:
     """`helm upgrade --install`, as a user does it; raises with what helm said."""
     repository, _, tag = operator_image.rpartition(":")
-    sidecar, _, sidecar_tag = sidecar_image.rpartition(":")
     sidecar_repository, _, sidecar_tag = sidecar_image.rpartition(":")
     settings = (
         f"image.repository={repository}",
