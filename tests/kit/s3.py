@@ -25,13 +25,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import json
-import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -45,12 +41,11 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kit import tools
+from kit import daemon, tools
 
 ACCESS_KEY = "rtj-test-access"
 SECRET_KEY = "rtj-test-secret"
 READY_WITHIN_S = 60.0
-_PR_SET_PDEATHSIG = 1
 
 
 class S3ServerError(RuntimeError):
@@ -79,13 +74,12 @@ class S3Server:
         self.buckets = buckets
         self.access_key = access_key
         self.secret_key = secret_key
-        self._fixed_port = port
         self.port = port
         self._owned = tempfile.mkdtemp(prefix="rtj-s3-") if data is None else None
         self.data = Path(self._owned) if self._owned else Path(data or ".").absolute()
         self.log_path = self.data / "weed.log"
         self.inner_ports: list[int] = []
-        self._process: subprocess.Popen[bytes] | None = None
+        self._daemon: daemon.Daemon | None = None
 
     @property
     def endpoint(self) -> str:
@@ -98,9 +92,7 @@ class S3Server:
 
     @property
     def pid(self) -> int:
-        if self._process is None:
-            raise S3ServerError("the S3 server is not running: call start() first")
-        return self._process.pid
+        return self._running().pid
 
     def url(self, prefix: str = "") -> str:
         """`s3://<first bucket>/<prefix>`, as `checkpoint.store.url` wants it."""
@@ -138,41 +130,49 @@ class S3Server:
 
         Raises `S3ServerError` when it ends early or is not ready within a minute.
         """
-        if self._process is not None:
+        if self._daemon is not None:
             raise S3ServerError("the S3 server runs already")
         self.data.mkdir(parents=True, exist_ok=True)
         # A free port may be taken by someone else between looking and binding: then look again.
+        # Once started, it keeps its endpoint.
+        port = self.port
         for last_try in (False, False, True):
             try:
-                self._start_once()
+                self._start_once(port=port)
                 return self
             except S3ServerError:
-                self._kill()
-                if last_try or not self._port_taken():
+                taken = "address already in use" in self.log_tail()
+                self.stop()
+                if last_try or not taken:
                     raise
         raise AssertionError("unreachable")
 
     def stop(self) -> None:
         """End the process and wait for it; the data stays. Does nothing when it is not running."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
+        if self._daemon is not None:
             # Its own graceful end never comes while one of its inner streams is open. What it has
             # acknowledged is in the page cache by then and outlives the process.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1)
-        self._kill()
+            self._daemon.stop(grace_s=1)
+            self._daemon = None
+        # Named by port in /tmp whatever TMPDIR says, and left there when it is killed.
+        for service in ("master", "volume", "filer", "s3"):
+            for port in self.inner_ports:
+                Path(f"/tmp/seaweedfs-{service}-grpc-{port}.sock").unlink(missing_ok=True)
 
     def poll(self) -> int | None:
         """None while it runs, else its exit code."""
-        return None if self._process is None else self._process.poll()
+        return self._running().poll()
 
     def pause(self) -> None:
         """Freeze it: connections are still accepted by the kernel, no request is ever answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        self._running().send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        self._running().send(signal.SIGCONT)
+
+    def log_tail(self) -> str:
+        """Its last lines."""
+        return "" if self._daemon is None else self._daemon.log_tail()
 
     def __enter__(self) -> S3Server:
         return self.start()
@@ -187,28 +187,14 @@ class S3Server:
         if self._owned:
             shutil.rmtree(self._owned, ignore_errors=True)
 
-    def _kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-        # Named by port in /tmp whatever TMPDIR says, and left there when it is killed.
-        for service in ("master", "volume", "filer", "s3"):
-            for port in self.inner_ports:
-                Path(f"/tmp/seaweedfs-{service}-grpc-{port}.sock").unlink(missing_ok=True)
+    def _running(self) -> daemon.Daemon:
+        if self._daemon is None:
+            raise S3ServerError("the S3 server is not running: call start() first")
+        return self._daemon
 
-    def _port_taken(self) -> bool:
-        return "address already in use" in self.log_tail()
-
-    def log_tail(self, *, lines: int = 20) -> str:
-        with contextlib.suppress(FileNotFoundError):
-            return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
-        return ""
-
-    def _start_once(self) -> None:
-        self.inner_ports = _free_ports(count=7)
-        if not self.port or (not self._fixed_port and self._port_taken()):
-            self.port = _free_ports(count=1, address=self.address)[0]
+    def _start_once(self, *, port: int) -> None:
+        self.inner_ports = daemon.free_ports(count=7)
+        self.port = port or daemon.free_ports(count=1, address=self.address)[0]
         config = self.data / "s3.json"
         config.write_text(json.dumps(_identities(key=self.access_key, secret=self.secret_key)))
         config.chmod(0o600)
@@ -220,31 +206,20 @@ class S3Server:
             port=self.port,
             inner=self.inner_ports,
         )
-        environment = os.environ | {"HOME": str(self.data)}
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.data,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=_die_with_parent(),
-            )
-        self._wait_ready()
+        self._daemon = daemon.start(
+            command, log=self.log_path, directory=self.data, environment={"HOME": str(self.data)}
+        )
+        self._wait_ready(self._daemon)
 
-    def _wait_ready(self) -> None:
+    def _wait_ready(self, process: daemon.Daemon) -> None:
         client = self.client(connect_timeout=1, read_timeout=5)
         deadline = time.monotonic() + READY_WITHIN_S
         missing = list(self.buckets)
         problem: Exception | None = None
         while time.monotonic() < deadline:
-            assert self._process is not None
-            if self._process.poll() is not None:
+            if process.poll() is not None:
                 raise S3ServerError(
-                    f"weed ended with {self._process.returncode}; log {self.log_path}:\n"
-                    f"{self.log_tail()}"
+                    f"weed ended with {process.poll()}; log {self.log_path}:\n{self.log_tail()}"
                 )
             try:
                 while missing:
@@ -359,26 +334,6 @@ def _command(
         # A missing bucket must be an error, as on S3.
         "-s3.autoCreateBucket=false",
     ]
-
-
-def _free_ports(*, count: int, address: str = "127.0.0.1") -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((address, 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-def _die_with_parent() -> Any:
-    """A `preexec_fn` that ends the server when a killed test leaves it behind.
-
-    The kernel ties this to the thread that started the process, so only the main thread,
-    which lives as long as the process does, may ask for it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main(arguments: list[str] | None = None) -> int:

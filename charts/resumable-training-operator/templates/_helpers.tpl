@@ -53,11 +53,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [get, list, watch]
 - apiGroups: [resumable-training.dev]
   resources: [resumabletrainingjobs/status]
-  verbs: [get, patch, update]
+  verbs: [patch, update]
+# Clusters that enforce it (OwnerReferencesPermissionEnforcement) want this of whoever makes an
+# object that blocks the deletion of its owner, as the pods do.
+- apiGroups: [resumable-training.dev]
+  resources: [resumabletrainingjobs/finalizers]
+  verbs: [update]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [""]
+- apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
 {{- end }}

@@ -108,6 +108,7 @@ def test_operator_gets_what_it_reads() -> None:
                 "sidecar.image.pullPolicy": "Never",
                 "image.tag": "7",
                 "ports.health": 8081,
+                "sidecar.resources": {"limits": {"memory": "2Gi"}},
             }
         )
     )
@@ -124,6 +125,8 @@ def test_operator_gets_what_it_reads() -> None:
         "RTJ_LOG_LEVEL": "debug",
         "RTJ_HEALTH_PORT": "8081",
         "RTJ_METRICS_PORT": "9090",
+        "RTJ_WORKERS": "16",
+        "RTJ_SIDECAR_RESOURCES": '{"limits":{"memory":"2Gi"}}',
     }
     assert fields == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
     assert container["image"] == "resumable-training-operator:7"
@@ -168,9 +171,11 @@ def test_no_role_has_wildcards_secrets_or_other_ways_to_more_power(variant: str)
         forbidden = {
             "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "pods/exec",
             "pods/attach", "roles", "clusterroles", "rolebindings", "clusterrolebindings",
-            "namespaces", "nodes/proxy", "customresourcedefinitions",
+            "nodes/proxy", "customresourcedefinitions",
         }  # fmt: skip
         assert not forbidden & set(rule["resources"]), where
+        if "namespaces" in rule["resources"]:
+            assert (rule["resourceNames"], rule["verbs"]) == (["kube-system"], ["get"]), where
         assert not {"impersonate", "bind", "escalate"} & set(rule["verbs"]), where
 
 
@@ -194,8 +199,10 @@ def expand(where: str, group: str, resource: str, verbs: str) -> set[tuple[str, 
     return {(where, group, resource, verb) for verb in verbs.split()}
 
 
-ALWAYS = expand("*", "", "nodes", "get list watch") | expand(
-    "kube-node-lease", "coordination.k8s.io", "leases", "get list"
+ALWAYS = (
+    expand("*", "", "nodes", "get list watch")
+    | expand("*", "", "namespaces", "get")
+    | expand("kube-node-lease", "coordination.k8s.io", "leases", "get list")
 )
 
 
@@ -203,9 +210,10 @@ def in_namespace(where: str) -> set[tuple[str, str, str, str]]:
     group = "resumable-training.dev"
     return (
         expand(where, group, "resumabletrainingjobs", "get list watch")
-        | expand(where, group, "resumabletrainingjobs/status", "get patch update")
+        | expand(where, group, "resumabletrainingjobs/status", "patch update")
+        | expand(where, group, "resumabletrainingjobs/finalizers", "update")
         | expand(where, "", "pods", "get list watch create patch delete")
-        | expand(where, "", "events", "create patch")
+        | expand(where, "events.k8s.io", "events", "create patch")
     )
 
 
@@ -410,3 +418,17 @@ def test_network_policy_lets_in_only_metrics_and_health() -> None:
     policy = find(render(values={"networkPolicy.enabled": True}), "NetworkPolicy")["spec"]
     assert [port["port"] for port in policy["ingress"][0]["ports"]] == ["metrics", "health"]
     assert {rule["ports"][0]["port"] for rule in policy["egress"] if "ports" in rule} == {53}
+
+
+def test_operator_understands_what_the_chart_sets() -> None:
+    settings = pytest.importorskip("rtj_operator.settings")
+    container = operator(
+        render(values={"sidecar.resources": {"limits": {"cpu": 1}}, "watch.namespaces": ["a"]})
+    )
+    environment = {item["name"]: item.get("value", "from-the-pod") for item in container["env"]}
+    known = {name for name, _, _ in settings.VARIABLES}
+    assert set(environment) <= known
+    read = settings.settings_from(environment, hostname="host")
+    assert read.namespaces == ("a",)
+    assert read.sidecar_resources == {"limits": {"cpu": 1}}
+    assert read.sidecar_image == "resumable-training-sidecar:0.1.0"

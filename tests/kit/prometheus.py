@@ -1,0 +1,302 @@
+"""A real Prometheus with a real Alertmanager, and a receiver that keeps what they send.
+
+For tests that must see a series scraped, a rule fire and a notification arrive. Must never leave a
+process behind, nor listen on anything but 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kit import daemon, tools
+
+READY_WITHIN_S = 60.0
+OPERATOR_JOB = "resumable-training-operator"
+
+
+class PrometheusError(RuntimeError):
+    """One of the processes could not be started, or a query was refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One series of an answer: its labels and its newest value."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(kw_only=True)
+class Receiver:
+    """An HTTP server that Alertmanager notifies; `alerts` has each alert of each notification."""
+
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def static_scrape(job: str, targets: Sequence[str], *, interval: str = "1s") -> dict[str, Any]:
+    """A scrape job of fixed `host:port` targets, with `honor_labels` as our monitors have it."""
+    return {
+        "job_name": job,
+        "honor_labels": True,
+        "scrape_interval": interval,
+        "scrape_timeout": interval,
+        "static_configs": [{"targets": list(targets)}],
+    }
+
+
+def operator_scrape(
+    *, kubeconfig: str | Path, namespace: str, interval: str = "1s"
+) -> dict[str, Any]:
+    """What the chart's ServiceMonitor says, for a Prometheus outside of the cluster."""
+    keep = [
+        ("__meta_kubernetes_pod_label_app_kubernetes_io_name", OPERATOR_JOB),
+        ("__meta_kubernetes_pod_container_port_name", "metrics"),
+    ]
+    return _pod_scrape(OPERATOR_JOB, kubeconfig, keep=keep, copy={}, interval=interval) | {
+        "kubernetes_sd_configs": [
+            {
+                "role": "pod",
+                "kubeconfig_file": str(kubeconfig),
+                "namespaces": {"names": [namespace]},
+            }
+        ]
+    }
+
+
+def sidecar_scrape(*, kubeconfig: str | Path, interval: str = "1s") -> dict[str, Any]:
+    """What the chart's PodMonitor says, for a Prometheus outside of the cluster."""
+    keep = [
+        ("__meta_kubernetes_pod_labelpresent_resumable_training_dev_job", "true"),
+        ("__meta_kubernetes_pod_container_port_name", "rtj-metrics"),
+    ]
+    copy = {
+        "name": "__meta_kubernetes_pod_label_resumable_training_dev_job",
+        "rank": "__meta_kubernetes_pod_label_resumable_training_dev_rank",
+        "namespace": "__meta_kubernetes_namespace",
+        "pod": "__meta_kubernetes_pod_name",
+    }
+    return _pod_scrape("sidecars", kubeconfig, keep=keep, copy=copy, interval=interval)
+
+
+def _pod_scrape(
+    job: str,
+    kubeconfig: str | Path,
+    *,
+    keep: Sequence[tuple[str, str]],
+    copy: Mapping[str, str],
+    interval: str,
+) -> dict[str, Any]:
+    relabel: list[dict[str, Any]] = [
+        {"source_labels": [label], "regex": value, "action": "keep"} for label, value in keep
+    ]
+    relabel += [{"source_labels": [source], "target_label": name} for name, source in copy.items()]
+    return {
+        "job_name": job,
+        "honor_labels": True,
+        "scrape_interval": interval,
+        "scrape_timeout": interval,
+        "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig)}],
+        "relabel_configs": relabel,
+    }
+
+
+def hurried(rules: str, *, interval: str = "1s", hold: str = "2s", keep: str = "10s") -> str:
+    """The rules with shorter waits: evaluated every `interval`, `for: hold`, `keep_firing_for: keep`.
+
+    Expressions stay as they are. Raises `ValueError` when there was nothing to shorten.
+    """
+    for name, value in (("interval", interval), ("for", hold), ("keep_firing_for", keep)):
+        rules, count = re.subn(rf"(?m)^(\s+){name}: \S+$", rf"\g<1>{name}: {value}", rules)
+        if not count:
+            raise ValueError(f"the rules have no {name!r}: nothing to shorten")
+    return rules
+
+
+class Prometheus:
+    """Prometheus, Alertmanager and a `Receiver`, all on 127.0.0.1, as a context manager.
+
+    `rules` is the text of a rule file; `scrapes` are entries of `scrape_configs`.
+    """
+
+    def __init__(self, *, scrapes: Sequence[Mapping[str, Any]], rules: str = "") -> None:
+        self._scrapes = list(scrapes)
+        self._rules = rules
+        self._stack = contextlib.ExitStack()
+        self.receiver = Receiver()
+        self.url = ""
+        self.alertmanager_url = ""
+        self.data = Path()
+
+    def __enter__(self) -> Prometheus:
+        with contextlib.ExitStack() as stack:
+            self.data = Path(tempfile.mkdtemp(prefix="rtj-prometheus-"))
+            stack.callback(shutil.rmtree, self.data, ignore_errors=True)
+            webhook = _serve_receiver(self.receiver, stack)
+            port, manager_port = daemon.free_ports(count=2)
+            self.url = f"http://127.0.0.1:{port}"
+            self.alertmanager_url = f"http://127.0.0.1:{manager_port}"
+            self._start_alertmanager(webhook, port=manager_port, stack=stack)
+            self._start_prometheus(port=port, manager_port=manager_port, stack=stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def query(self, expression: str) -> list[Sample]:
+        """An instant query, now. Raises `PrometheusError` with Prometheus's own words."""
+        answer = self._get("/api/v1/query", query=expression)
+        if answer["resultType"] == "scalar":
+            return [Sample(labels={}, value=float(answer["result"][1]))]
+        return [
+            Sample(labels=row["metric"], value=float(row["value"][1])) for row in answer["result"]
+        ]
+
+    def value(self, expression: str) -> float | None:
+        """The value of the one series that the query gives; None when it gives none.
+
+        Raises `PrometheusError` when it gives several.
+        """
+        found = self.query(expression)
+        if len(found) > 1:
+            raise PrometheusError(f"{expression} gives {len(found)} series: {found[:3]} …")
+        return found[0].value if found else None
+
+    def query_range(
+        self, expression: str, *, start: float, end: float, step: float = 1.0
+    ) -> list[dict[str, Any]]:
+        """The `result` of a range query: `[{"metric": …, "values": [[time, text], …]}, …]`."""
+        answer = self._get("/api/v1/query_range", query=expression, start=start, end=end, step=step)
+        result: list[dict[str, Any]] = answer["result"]
+        return result
+
+    def firing(self) -> set[tuple[str, str, str]]:
+        """(alert, namespace, name) of what fires now."""
+        return {
+            (alert["labels"]["alertname"],)
+            + tuple(alert["labels"].get(label, "") for label in ("namespace", "name"))
+            for alert in self._get("/api/v1/alerts")["alerts"]
+            if alert["state"] == "firing"
+        }  # type: ignore[misc]
+
+    def healthy_targets(self) -> dict[str, int]:
+        """How many targets of each scrape job were scraped without error."""
+        found: dict[str, int] = {}
+        for target in self._get("/api/v1/targets")["activeTargets"]:
+            job = target["labels"]["job"]
+            found[job] = found.get(job, 0) + (target["health"] == "up")
+        return found
+
+    def wait(self, what: str, check: Callable[[], object], *, within_s: float = 60.0) -> None:
+        """Until `check()` is true; raises `PrometheusError` naming `what` when it never was."""
+        deadline = time.monotonic() + within_s
+        while not check():
+            if time.monotonic() > deadline:
+                raise PrometheusError(
+                    f"not within {within_s:.0f} s: {what}; firing: {sorted(self.firing())}; "
+                    f"targets: {self.healthy_targets()}"
+                )
+            time.sleep(0.2)
+
+    def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                data: dict[str, Any] = json.load(answer)["data"]
+                return data
+        except urllib.error.HTTPError as error:
+            raise PrometheusError(f"{path} {parameters}: {error.read().decode()}") from error
+
+    def _start_alertmanager(self, webhook: str, *, port: int, stack: contextlib.ExitStack) -> None:
+        config = {
+            "route": {
+                "receiver": "test",
+                "group_by": ["alertname", "namespace", "name"],
+                "group_wait": "0s",
+                "group_interval": "1s",
+            },
+            "receivers": [
+                {"name": "test", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
+            ],
+        }
+        path = self.data / "alertmanager.yml"
+        path.write_text(yaml.safe_dump(config))
+        command = [
+            tools.alertmanager(),
+            f"--config.file={path}",
+            f"--storage.path={self.data / 'alertmanager'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        ]
+        self._run("alertmanager", command, ready=f"{self.alertmanager_url}/-/ready", stack=stack)
+
+    def _start_prometheus(
+        self, *, port: int, manager_port: int, stack: contextlib.ExitStack
+    ) -> None:
+        config: dict[str, Any] = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "alerting": {
+                "alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{manager_port}"]}]}]
+            },
+            "scrape_configs": [dict(each) for each in self._scrapes],
+        }
+        if self._rules:
+            (self.data / "rules.yaml").write_text(self._rules)
+            config["rule_files"] = [str(self.data / "rules.yaml")]
+        path = self.data / "prometheus.yml"
+        path.write_text(yaml.safe_dump(config))
+        command = [
+            tools.prometheus(),
+            f"--config.file={path}",
+            f"--storage.tsdb.path={self.data / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
+        self._run("prometheus", command, ready=f"{self.url}/-/ready", stack=stack)
+
+    def _run(
+        self, name: str, command: Sequence[str | Path], *, ready: str, stack: contextlib.ExitStack
+    ) -> None:
+        process = daemon.start(command, log=self.data / f"{name}.log", directory=self.data)
+        stack.callback(process.stop, grace_s=5)
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(OSError), urllib.request.urlopen(ready, timeout=5):
+                return
+            time.sleep(0.1)
+        raise PrometheusError(
+            f"{name} did not get ready (exit {process.poll()}):\n{process.log_tail()}"
+        )
+
+
+def _serve_receiver(receiver: Receiver, stack: contextlib.ExitStack) -> str:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            receiver.alerts.extend(body["alerts"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    stack.callback(server.server_close)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    stack.callback(server.shutdown)
+    return f"http://127.0.0.1:{server.server_address[1]}/"
