@@ -69,12 +69,12 @@ class Gang:
             rank.kill()
 
 
-def wait_for_file(path: Path, process: subprocess.Popen) -> None:
+def wait_for_file(path: Path, process: subprocess.Popen, *, every: float = 0.02) -> None:
     end = time.monotonic() + WITHIN_S
     while not path.exists():
         assert process.poll() is None, "the trainer ended before it saved"
         assert time.monotonic() < end, f"no {path} in time"
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def final_hash(text: str) -> str:
@@ -120,35 +120,54 @@ def test_one_step_less_ends_with_other_weights(python: str, tmp_path: Path) -> N
     assert hashes[0] != hashes[1]
 
 
-def test_hugging_face_crashes_on_half_a_directory_and_resumes_from_a_whole_one(
+# Large enough that its optimizer's state is still being written when we look.
+HF_SIZE = ("--hidden_size", "256", "--layers", "4")
+
+
+def test_hugging_face_killed_in_a_save_crashes_on_it_and_resumes_without_it(
     python: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
+    steps = ("--max_steps", "12", "--save_steps", "4", *HF_SIZE)
 
-    def train(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return _run([python, str(HF), "--output_dir", str(out), "--save_steps", "4", *arguments])
+    def train(to: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return _run([python, str(HF), "--output_dir", str(to), *steps, *arguments])
 
-    first = train("--max_steps", "12")
-    assert first.returncode == 0, first.stderr
-    wanted = final_hash(first.stdout)
-    # As a kill in the middle of the save leaves it: weights there, trainer_state.json not yet.
-    for name in ("trainer_state.json", "rng_state.pth", "scheduler.pt"):
-        (out / "checkpoint-12" / name).unlink()
-    crashed = train("--max_steps", "12", "--resume_from_checkpoint", "True")
+    whole = train(tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    wanted = final_hash(whole.stdout)
+
+    torn = _killed_in_a_save([python, str(HF), "--output_dir", str(out), *steps], out=out)
+    crashed = train(out, "--resume_from_checkpoint", "True")
     assert crashed.returncode != 0
-    assert "trainer_state.json" in crashed.stderr
+    assert "trainer_state.json" in crashed.stderr, crashed.stderr
 
-    shutil.rmtree(out / "checkpoint-12")
-    resumed = train("--max_steps", "12", "--resume_from_checkpoint", "True")
+    shutil.rmtree(torn)
+    resumed = train(out, "--resume_from_checkpoint", "True")
     assert resumed.returncode == 0, resumed.stderr
-    assert "step 9/12" in resumed.stdout
-    assert "step 8/12" not in resumed.stdout
+    assert "step 5/12" in resumed.stdout
+    assert "step 4/12" not in resumed.stdout
     assert final_hash(resumed.stdout) == wanted
 
-    by_path = train("--max_steps", "12", "--resume_from_checkpoint", str(out / "checkpoint-4"))
+    by_path = train(out, "--resume_from_checkpoint", str(out / "checkpoint-8"))
     assert by_path.returncode == 0, by_path.stderr
-    assert "step 5/12" in by_path.stdout
+    assert "step 9/12" in by_path.stdout
     assert final_hash(by_path.stdout) == wanted
+
+
+def _killed_in_a_save(command: Sequence[str], *, out: Path) -> Path:
+    """The half-written checkpoint-8 of a Trainer that got SIGKILL while it wrote it."""
+    torn = out / "checkpoint-8"
+    for _ in range(5):
+        shutil.rmtree(out, ignore_errors=True)
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_alone()
+        ) as process:
+            wait_for_file(torn / "optimizer.pt", process, every=0.001)
+            process.kill()
+        if not (torn / "trainer_state.json").exists():
+            return torn
+    raise AssertionError("the save was over each time before the kill came")
 
 
 def _alone() -> dict[str, str]:
