@@ -57,22 +57,23 @@ class Api:
         except (OSError, ApiError):
             return False
 
-    def create(self, path: str, body: object) -> None:
+    def create(self, path: str, body: dict[str, Any]) -> None:
         """Create; an object that exists already is left as it is."""
-        try:
+        # Looked for first: a Service that exists is refused for its address, not as a conflict.
+        if self._get(f"{path}/{body['metadata']['name']}") is None:
             self.request("POST", path, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
 
-    def node(self, name: str) -> dict[str, Any] | None:
+    def _get(self, path: str) -> dict[str, Any] | None:
         try:
-            node: dict[str, Any] = self.request("GET", f"/api/v1/nodes/{name}")
+            found: dict[str, Any] = self.request("GET", path)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return node
+        return found
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        return self._get(f"/api/v1/nodes/{name}")
 
     def wait_default_account(self) -> None:
         """Until pods can be made in `default`: the controller-manager has made its account."""
@@ -80,7 +81,7 @@ class Api:
 
         def made() -> bool:
             try:
-                return bool(self.request("GET", path))
+                return self._get(path) is not None
             except (OSError, ApiError):
                 return False
 

@@ -53,6 +53,7 @@ def start(parts: Parts, *, say: Callable[[str], None]) -> None:
     """Idempotent; returns when every node is Ready and a pod can be made."""
     layout, plane, nodes = parts.layout, parts.plane, parts.nodes
     leftovers.make_mount_points(layout.state_root)
+    leftovers.raise_limits(layout.state_root)
     plane.make_certificates()
     network.make_switch(layout, node_count=len(nodes))
     archive = pause_archive(layout)

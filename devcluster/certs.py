@@ -15,6 +15,10 @@ from pathlib import Path
 DAYS = "3650"
 
 
+class CertificateError(RuntimeError):
+    """openssl failed; the message is its own."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A certificate to make: file stem, common name, organisations and alternative names."""
@@ -28,7 +32,7 @@ class Subject:
 def _openssl(*arguments: str) -> None:
     result = subprocess.run(["openssl", *arguments], capture_output=True, text=True)
     if result.returncode != 0:
-        raise RuntimeError(f"openssl {arguments[0]} failed: {result.stderr.strip()}")
+        raise CertificateError(f"openssl {arguments[0]} failed: {result.stderr.strip()}")
 
 
 def _make_key(target: Path) -> None:

@@ -15,6 +15,10 @@ from pathlib import Path
 MOUNTINFO = Path("/proc/self/mountinfo")
 
 
+class CgroupError(RuntimeError):
+    """The cgroup file system is not there, or a group does not empty."""
+
+
 @dataclass(frozen=True)
 class Hierarchy:
     mount: Path
@@ -40,7 +44,7 @@ def parse_mountinfo(text: str) -> list[Hierarchy]:
 def hierarchies() -> list[Hierarchy]:
     found = parse_mountinfo(MOUNTINFO.read_text(encoding="utf-8"))
     if not found:
-        raise RuntimeError("no cgroup file system is mounted under /sys/fs/cgroup")
+        raise CgroupError("no cgroup file system is mounted under /sys/fs/cgroup")
     return found
 
 
@@ -118,7 +122,7 @@ def kill(group: str, *, timeout: float = 30) -> None:
         finally:
             _freeze(group, "THAWED")
         if time.monotonic() > deadline:
-            raise RuntimeError(f"processes {sorted(remaining)} of cgroup {group} do not end")
+            raise CgroupError(f"processes {sorted(remaining)} of cgroup {group} do not end")
         time.sleep(0.05)
 
 
@@ -143,5 +147,5 @@ def remove(group: str, *, timeout: float = 10) -> None:
         if not _directories(group):
             return
         if time.monotonic() > deadline:
-            raise RuntimeError(f"cgroup directories stay busy: {directories[-1]}")
+            raise CgroupError(f"cgroup directories stay busy: {directories[-1]}")
         time.sleep(0.05)

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from devcluster import baseimage, binaries, requirements, state
+from devcluster import baseimage, binaries, certs, cgroups, requirements, state
+from devcluster.api import ApiError
 from devcluster.cluster import DEFAULT_GPUS, DEFAULT_NODES, Cluster, ClusterError, say_on_stderr
 from devcluster.images import ImageError
 from devcluster.layout import MAX_NODES
@@ -18,12 +19,15 @@ from devcluster.processes import ProcessError
 from devcluster.status import described
 
 EXPECTED = (
+    ApiError,
     ClusterError,
     ImageError,
     NetworkError,
     ProcessError,
     baseimage.BaseImageError,
     binaries.BuildError,
+    certs.CertificateError,
+    cgroups.CgroupError,
     state.StateError,
 )
 

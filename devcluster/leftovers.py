@@ -6,6 +6,7 @@ records, so a cluster whose processes were killed or whose records are lost goes
 
 from __future__ import annotations
 
+import json
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,10 @@ from devcluster.layout import NETNS_DIR, Layout
 from devcluster.processes import Registry, kill
 
 NOTE = ".made-on-this-machine"
+LIMITS_NOTE = ".limits-before"
+# Each node holds about ten inotify instances; the usual 128 a user is soon spent, and then a
+# kubelet ends with "inotify_init: too many open files".
+LIMITS = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288}
 
 
 def found(name: str) -> bool:
@@ -53,11 +58,35 @@ def make_mount_points(root: Path) -> None:
             path.mkdir(exist_ok=True)
 
 
+def raise_limits(root: Path) -> None:
+    """Raise kernel limits that are too low for several nodes; the values before are noted."""
+    with state.locked(root):
+        note = root / LIMITS_NOTE
+        before: dict[str, int] = json.loads(note.read_text()) if note.exists() else {}
+        for name, wanted in LIMITS.items():
+            current = int(Path("/proc/sys", name).read_text())
+            if current < wanted:
+                before.setdefault(name, current)
+                note.write_text(json.dumps(before))
+                Path("/proc/sys", name).write_text(str(wanted))
+
+
+def _restore_limits(root: Path) -> None:
+    note = root / LIMITS_NOTE
+    for name, value in (json.loads(note.read_text()) if note.exists() else {}).items():
+        path = Path("/proc/sys", name)
+        # Someone else's later choice stands.
+        if int(path.read_text()) == LIMITS.get(name):
+            path.write_text(str(value))
+    note.unlink(missing_ok=True)
+
+
 def forget_root(root: Path) -> None:
-    """The last cluster to go takes the noted directories and the state root with it."""
+    """The last cluster to go takes the noted directories, limits and the state root with it."""
     with state.locked(root):
         if state.names(root):
             return
+        _restore_limits(root)
         for path in _noted(root):
             # In use by someone else meanwhile: then it is not empty, and stays.
             if path == str(NETNS_DIR) and is_mounted(NETNS_DIR) and not any(NETNS_DIR.iterdir()):

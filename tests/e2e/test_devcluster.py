@@ -28,10 +28,18 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICK_LOSS = ("--node-monitor-grace-period=20s",)
 GPUS = 3
 PROBE = """
-import socket, ssl, sys, urllib.request
+import socket, ssl, sys, time, urllib.request
 context = ssl._create_unverified_context()
+deadline = time.monotonic() + 20
 for url in sys.argv[1:]:
-    assert urllib.request.urlopen(url, timeout=10, context=context).status == 200, url
+    while True:
+        try:
+            assert urllib.request.urlopen(url, timeout=10, context=context).status == 200, url
+            break
+        except OSError as error:
+            # kube-proxy refuses for a moment after the first endpoint is ready.
+            assert time.monotonic() < deadline, (url, error)
+            time.sleep(0.1)
 try:
     socket.gethostbyname("example.com")
 except socket.gaierror:
