@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kit.kube import Kube
 from kit.manifests import overlaid
+from kit.samples import full
 from rtj_api import contract, crdgen
 from rtj_api.status import Status
 from rtj_api.v1alpha1 import JobSpec
@@ -161,21 +162,7 @@ def test_status_is_a_subresource(shown: Kube) -> None:
 
 def test_a_whole_status_is_kept_field_by_field(space: Kube) -> None:
     """Nothing that the operator remembers may be pruned by the schema."""
-    full = {
-        "attempt": 4,
-        "current": {
-            "attempt": 4,
-            "kind": "Replace",
-            "cause": "NodeLost",
-            "culprit": {"rank": 1, "pod": "a", "node": "b", "exitCode": 137, "signal": 9},
-            "recordedAt": 1_700_000_001.5,
-            "replaced": [1],
-        },
-        "placements": [1, 4],
-        "resume": {"attempt": 4, "name": "f00000001-n1-s5", "step": 5, "at": 1_700_000_002},
-        "hold": {"reason": "StoreUnreachable", "message": "x", "since": 1_700_000_003},
-    }
-    wanted = Status.model_validate(full).dump()
+    wanted = Status.model_validate(full(Status)).dump()
     space.apply(overlaid(GOOD, {"metadata": {"name": "whole"}, "spec": {"suspend": True}}))
     space.run(
         *("patch", contract.PLURAL, "whole", "--subresource=status", "--type=merge"),
