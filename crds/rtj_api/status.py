@@ -113,6 +113,11 @@ class CurrentAttempt(StatusModel):
     charge: str = Field("none", description="Whose budget its start uses, see Charge.")
     culprit: Culprit | None = None
     replaced: list[int] = Field(default_factory=list, description="Ranks whose pods are new.")
+    avoid_nodes: list[str] = Field(
+        default_factory=list,
+        max_length=16,
+        description="Lost nodes that the scheduler may still believe in; new pods keep off them.",
+    )
     may_claim: bool = Field(False, description="The run's last holder has ended: claim over it.")
     fault_at: Time | None = Field(None, description="When the fault happened, as far as known.")
     detected_at: Time | None = Field(None, description="When the operator heard of it.")

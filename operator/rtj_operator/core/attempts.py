@@ -43,6 +43,8 @@ class Cause:
 def lost_ranks(gang: Gang, faults: tuple[Fault, ...]) -> frozenset[int]:
     """Ranks whose pods cannot serve another attempt."""
     lost = {f.rank for f in faults if f.is_pod_lost}
+    if any(f.reason == Reason.UNSCHEDULABLE for f in faults):
+        lost |= {m.rank for m in gang.members if m.pod is not None and m.pod.node is None}
     for member in gang.members:
         pod = member.pod
         if (
@@ -142,6 +144,8 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         detected_at=_detected_at(gang, cause.fault) if cause.fault is not None else None,
         recorded_at=now,
         not_before=now + delay if delay > 0 else None,
+        scheduled_at=now if not replaced else None,
+        avoid_nodes=_nodes_to_avoid(gang, cause, faults),
     )
     return ended.model_copy(
         update={
@@ -153,6 +157,24 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "pending_template": None,
         }
     )
+
+
+def _nodes_to_avoid(gang: Gang, cause: Cause, faults: tuple[Fault, ...]) -> list[str]:
+    """Nodes found lost now, and those of the tries before that never started.
+
+    The scheduler believes in a silent node for up to a minute more, and the forced deletion has
+    just made room on it. When no other node has room, the fault is Unschedulable and the next
+    try keeps off nothing.
+    """
+    current = gang.status.current
+    nodes = {
+        f.node
+        for f in faults
+        if f.node is not None and f.reason in (Reason.NODE_LOST, Reason.NODE_NOT_READY)
+    }
+    if current is not None and not gang.status.is_started and cause.reason != Reason.UNSCHEDULABLE:
+        nodes.update(current.avoid_nodes)
+    return sorted(nodes)[:16]
 
 
 def _charge(gang: Gang, cause: Cause) -> str:

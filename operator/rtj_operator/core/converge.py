@@ -62,7 +62,14 @@ def missing_creations(gang: Gang) -> list[Action]:
             refused.at + gang.policy.create_retry_seconds
         ):
             continue
-        actions.append(CreatePod(rank=member.rank, made_in=member.made_in, name=member.name))
+        actions.append(
+            CreatePod(
+                rank=member.rank,
+                made_in=member.made_in,
+                name=member.name,
+                avoid_nodes=tuple(current.avoid_nodes),
+            )
+        )
     return actions
 
 

@@ -25,6 +25,7 @@ class CreatePod:
     rank: int
     made_in: int
     name: str
+    avoid_nodes: tuple[str, ...] = ()  # by node name: see core.avoid.keep_off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

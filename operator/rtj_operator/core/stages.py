@@ -173,6 +173,18 @@ def placement_overdue(gang: Gang) -> Fault | None:
         for m in gang.members
         if m.pod is not None and m.pod.node is None and m.pod.scheduled is False
     ]
+    avoided = gang.status.current.avoid_nodes if gang.status.current is not None else []
+    if waiting and avoided:
+        since = min(m.pod.created_at for m in waiting if m.pod is not None)
+        if gang.alarm.has_passed(since + gang.policy.avoid_seconds):
+            return _overdue(
+                waiting[0],
+                reason=Reason.UNSCHEDULABLE,
+                lost=True,
+                at=since,
+                message=f"no room outside the lost nodes {', '.join(avoided)}; it is tried without "
+                "keeping off them",
+            )
     placed = [m for m in gang.members if m.pod is not None and m.pod.node is not None]
     if not waiting or not placed:
         return None

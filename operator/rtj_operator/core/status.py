@@ -90,7 +90,7 @@ def _next_progress(gang: Gang) -> Progress:
     views = [
         r.progress
         for r in _own_reports(gang)
-        if r.attempt == gang.attempt and r.progress.step is not None
+        if r.trainer.attempt == gang.attempt and r.progress.step is not None
     ]
     if not gang.status.is_started or not views:
         return gang.status.progress
@@ -124,7 +124,7 @@ def _next_current(gang: Gang) -> CurrentAttempt | None:
         steps = [
             r.progress.first_step_at
             for r in reports
-            if r is not None and r.attempt == n and r.progress.first_step_at is not None
+            if r is not None and r.trainer.attempt == n and r.progress.first_step_at is not None
         ]
         if current.first_step_at is None and steps:
             update["first_step_at"] = min(steps)

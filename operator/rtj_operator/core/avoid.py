@@ -1,0 +1,36 @@
+"""Keeping a new pod off nodes that were just found lost.
+
+The scheduler trusts a silent node until Kubernetes calls it NotReady, about 50 s after its death,
+and a forced deletion makes room on exactly that node; without this the replacement of a lost pod
+is bound to the dead node again (seen in simulation). Pure: manifest in, manifest out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+_KIND = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def keep_off(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]:
+    """The pod manifest with a required node affinity `metadata.name NotIn nodes`.
+
+    Node selector terms are alternatives, so the demand is added to each of the user's own.
+    """
+    if not nodes:
+        return manifest
+    demand = {"key": "metadata.name", "operator": "NotIn", "values": sorted(nodes)}
+    spec = manifest["spec"]
+    affinity = spec.get("affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(_KIND) or {}).get("nodeSelectorTerms") or [{}]
+    kept = [{**t, "matchFields": [*(t.get("matchFields") or []), demand]} for t in terms]
+    required = {**(node_affinity.get(_KIND) or {}), "nodeSelectorTerms": kept}
+    return {
+        **manifest,
+        "spec": {
+            **spec,
+            "affinity": {**affinity, "nodeAffinity": {**node_affinity, _KIND: required}},
+        },
+    }

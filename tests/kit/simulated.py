@@ -1,0 +1,713 @@
+"""A simulated cluster, store and operator with a fake clock: the whole loop without any I/O.
+
+`World` is what exists (API objects, nodes, the store) and moves by `tick`; `Operator` observes it,
+decides and applies, one guarded write at a time, and can be made to crash before any write.
+The world itself checks the laws: a broken one raises `LawBroken`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rtj_api import contract, wire
+from rtj_api.status import Status
+from rtj_api.wire import TrainerState
+from rtj_operator.core.decide import decide
+from rtj_operator.core.observed import (
+    ContainerEnd,
+    ContainerView,
+    JobKey,
+    JobSpec,
+    JobView,
+    NodeView,
+    Observed,
+    PodView,
+    ReportView,
+    SpecProblem,
+)
+from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
+from rtj_operator.core.policy import Policy
+
+from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Pod, Save
+
+TICK = 0.25
+
+
+class LawBroken(AssertionError):
+    """The operator did what it must never do."""
+
+
+class Conflict(Exception):
+    """409: a guarded write lost."""
+
+
+class Crash(Exception):
+    """The operator died before this write."""
+
+
+@dataclass
+class Store:
+    fence: int = 0
+    saves: list[Save] = field(default_factory=list)  # durable, oldest first
+    invalid: set[str] = field(default_factory=set)
+    reachable: bool = True
+    refused: int = 0  # publishes of a zombie
+
+    def commit(self, save: Save) -> None:
+        if all(s.name != save.name for s in self.saves):
+            save.durable = True
+            self.saves.append(save)
+
+    def valid(self) -> list[Save]:
+        return [s for s in self.saves if s.name not in self.invalid]
+
+    def newest(self) -> Save | None:
+        valid = self.valid()
+        return max(valid, key=lambda s: (s.step, s.fence)) if valid else None
+
+    def can_restore(self, name: str) -> bool:
+        return any(s.name == name for s in self.valid())
+
+
+@dataclass
+class Node:
+    name: str
+    gpus: int = 2
+    alive: bool = True
+    cut: bool = False
+    exists: bool = True
+    lease_at: float = 0.0
+    silent_since: float | None = None
+
+    @property
+    def linked(self) -> bool:
+        return self.exists and self.alive and not self.cut
+
+
+@dataclass
+class World:
+    """Everything outside the operator."""
+
+    spec: JobSpec
+    now: float = 1000.0
+    total_steps: int = 1_000_000
+    save_every: int = 4
+    victims_exit_after: float | None = 5.0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)  # API objects by name
+    ghosts: list[Pod] = field(default_factory=list)  # force-deleted, their node may still run them
+    older: list[PodView] = field(default_factory=list)
+    store: Store = field(default_factory=Store)
+    job_uid: str = "abcd0000-0000-0000-0000-000000000001"
+    job_rv: int = 1
+    generation: int = 1
+    deleting: bool = False
+    problem: SpecProblem | None = None
+    request: wire.Request | None = None
+    status: dict[str, Any] = field(default_factory=dict)
+    hint: bool = True
+    uids: int = 0
+    trainer_starts: dict[tuple[int, int, str], int] = field(default_factory=dict)
+    allow_scratch: bool = False  # the test gave its consent to step 0
+    gate: Callable[[str], None] = lambda what: None
+    writes: int = 0
+    api_down: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            for i in range(self.spec.replicas + 2):
+                self.nodes[f"node{i}"] = Node(name=f"node{i}", gpus=1, lease_at=self.now)
+
+    # --- handles for tests -----------------------------------------------------------------------
+
+    @property
+    def state(self) -> Status:
+        return Status.model_validate(self.status)
+
+    def pod_of(self, rank: int) -> Pod:
+        """The rank's own pod by the recorded placements."""
+        made_in = self.state.placements[rank]
+        name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=self.job_uid)
+        return self.pods[name]
+
+    def touch(self, pod: Pod | None = None) -> None:
+        self.hint = True
+        if pod is not None:
+            self.uids += 1
+            pod.rv = self.uids
+
+    def kill_trainer(self, rank: int, *, code: int = -9) -> None:
+        pod = self.pod_of(rank)
+        if pod.trainer is not None and pod.trainer.state == TrainerState.RUNNING:
+            pod.trainer.end(now=self.now, code=code)
+            pod.change()
+            self.hint = True
+
+    def oom_container(self, rank: int, *, down: float = 1.0) -> None:
+        pod = self.pod_of(rank)
+        pod.container_ended_at = float(int(self.now))
+        pod.container_down_until = self.now + down
+        pod.container_exit = (137, "OOMKilled")
+        self.touch(pod)
+
+    def kill_sidecar(self, rank: int, *, down: float = 1.0) -> None:
+        pod = self.pod_of(rank)
+        pod.sidecar_down_until = self.now + down
+        pod.sidecar_restarts += 1
+        self.touch(pod)
+
+    def delete_pod(self, name: str, *, disruption: str | None = None) -> None:
+        pod = self.pods[name]
+        if pod.deleting_since is None:
+            pod.deleting_since = self.now
+            grace = self.spec.trainer_grace_seconds + self.spec.drain_seconds
+            pod.deadline = self.now + grace
+            pod.disruption = disruption
+            self.touch(pod)
+
+    def kill_node(self, name: str) -> None:
+        self.nodes[name].alive = False
+        self.nodes[name].silent_since = self.now
+
+    def cut_node(self, name: str) -> None:
+        self.nodes[name].cut = True
+        self.nodes[name].silent_since = self.now
+
+    def heal_node(self, name: str) -> None:
+        node = self.nodes[name]
+        if not node.alive:
+            for pod in [*self.pods.values(), *self.ghosts]:
+                if pod.node == name and pod.trainer is not None:
+                    pod.trainer.end(now=self.now, code=-9)
+                    pod.trainer.container_restarted = True
+        node.alive, node.cut, node.silent_since = True, False, None
+        node.lease_at = self.now
+        self.hint = True
+
+    def change_spec(self, **fields: Any) -> None:
+        self.spec = replace(self.spec, **fields)
+        self.generation += 1
+        self.job_rv += 1
+        self.hint = True
+
+    # --- what moves by itself ----------------------------------------------------------------------
+
+    def tick(self) -> None:
+        self.now = round(self.now + TICK, 3)
+        for node in self.nodes.values():
+            if node.linked and self.now - node.lease_at >= 10:
+                node.lease_at = self.now
+        self._schedule()
+        before = {p.uid: (p.sequence, p.boot) for p in self.pods.values()}
+        for pod in [*self.pods.values(), *self.ghosts]:
+            node = self.nodes.get(pod.node or "")
+            if node is not None and node.alive and node.exists:
+                self._kubelet(pod)
+        self._train()
+        for pod in self.pods.values():
+            self._listen(pod)
+            if before.get(pod.uid) != (pod.sequence, pod.boot):
+                self.hint = True
+        self._collect()
+
+    def _schedule(self) -> None:
+        used: dict[str, int] = {}
+        for pod in self.pods.values():
+            if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
+                used[pod.node] = used.get(pod.node, 0) + 1
+        for pod in sorted(self.pods.values(), key=lambda p: p.name):
+            if pod.node is not None or self.now < pod.created_at + 0.25:
+                continue
+            for node in self.nodes.values():
+                if node.name in pod.avoid_nodes:
+                    continue
+                ready = node.linked or (
+                    node.exists and self.now - (node.silent_since or self.now) < 40
+                )
+                if ready and used.get(node.name, 0) < node.gpus:
+                    pod.node, pod.scheduled_at = node.name, self.now
+                    pod.unschedulable_since = None
+                    used[node.name] = used.get(node.name, 0) + 1
+                    self.touch(pod)
+                    break
+            else:
+                if pod.unschedulable_since is None:
+                    pod.unschedulable_since = self.now
+                    self.touch(pod)
+
+    def _kubelet(self, pod: Pod) -> None:
+        node = self.nodes[pod.node or ""]
+        if pod in self.ghosts and node.linked:
+            if pod.trainer is not None:
+                pod.trainer.end(now=self.now, code=-9, asked=True)
+            self.ghosts.remove(pod)
+            return
+        starting = pod.phase == "Pending" and pod.deleting_since is None and node.linked
+        if starting and pod.image_pullable and self.now >= (pod.scheduled_at or 0) + 0.5:
+            pod.phase, pod.running_since = "Running", self.now
+            pod.ip = f"198.18.{pod.rank}.{pod.made_in % 250 + 1}"
+            self.touch(pod)
+        if pod.phase == "Running":
+            pod.tick(self)
+        if pod.deleting_since is not None and node.linked and pod in self.pods.values():
+            if pod.trainer is not None and pod.trainer.state == TrainerState.RUNNING:
+                if self.now >= pod.deleting_since + 0.5:
+                    pod.trainer.end(now=self.now, code=-15, asked=True)
+                    pod.change()
+            elif not pod.pending or self.now >= (pod.deadline or 0):
+                if self.now >= pod.deleting_since + 1.0:
+                    del self.pods[pod.name]
+                    self.hint = True
+
+    def _train(self) -> None:
+        """A gang steps together: a missing rank stops all others in a collective."""
+        groups: dict[int, list[Pod]] = {}
+        for pod in [*self.pods.values(), *self.ghosts]:
+            if pod.trainer is not None and pod.phase == "Running":
+                groups.setdefault(pod.trainer.attempt, []).append(pod)
+        for pods in groups.values():
+            running = [
+                p
+                for p in pods
+                if p.trainer is not None
+                and p.trainer.state == TrainerState.RUNNING
+                and p.container_down_until is None
+                and self.nodes[p.node or ""].alive
+            ]
+            whole = len({p.rank for p in running}) == self.spec.replicas
+            if whole and all(self.nodes[p.node or ""].linked for p in running):
+                self._step(running)
+                continue
+            first = min(
+                (p.trainer.ended_at for p in pods if p.trainer and p.trainer.ended_at), default=None
+            )
+            failed = any(p.trainer and p.trainer.exit_code not in (None, 0) for p in pods)
+            if first is None or not failed or self.victims_exit_after is None:
+                continue
+            for pod in running:
+                if pod.trainer is not None and self.now >= first + self.victims_exit_after:
+                    pod.trainer.end(now=self.now, code=-6)
+                    pod.change()
+
+    def _step(self, running: list[Pod]) -> None:
+        for pod in running:
+            trainer = pod.trainer
+            assert trainer is not None
+            if trainer.next_step_at is None:
+                trainer.next_step_at = self.now + STEP_SECONDS
+            if self.now < trainer.next_step_at:
+                continue
+            trainer.next_step_at = self.now + STEP_SECONDS
+            trainer.step += 1
+            trainer.updated_at = self.now
+            trainer.first_step_at = trainer.first_step_at or self.now
+            pod.change()
+            done = trainer.step >= self.total_steps
+            if trainer.step % self.save_every == 0 or done:
+                self._save(pod, trainer.step)
+            if done:
+                trainer.end(now=self.now, code=0)
+
+    def _save(self, pod: Pod, step: int) -> None:
+        zero = next(
+            (
+                p
+                for p in [*self.pods.values(), *self.ghosts]
+                if p.rank == 0
+                and p.trainer
+                and pod.trainer
+                and p.trainer.attempt == pod.trainer.attempt
+            ),
+            None,
+        )
+        fence = zero.fence if zero is not None and zero.fence is not None else 0
+        name = f"f{fence:08d}-n{step:08d}-s{step:08d}"
+        pod.pinned = [name, *[n for n in pod.pinned if n != name]][:4]
+        if pod.rank == 0:
+            save = Save(name, step, self.now, self.now + UPLOAD_SECONDS, fence=fence)
+            pod.pending.append(save)
+
+    def roll_forward(self) -> None:
+        """A save that every living pod has pinned survives its holder: its parts are complete."""
+
+    def candidates(self, pod: Pod) -> list[wire.Candidate]:
+        """Newest first, as rank 0's sidecar would list them: durable ones, then its own pins."""
+        listed = self.store.saves if pod.listed else []
+        known = {s.name: s for s in listed}
+        result = [
+            wire.Candidate(
+                name=s.name,
+                step=s.step,
+                durable=True,
+                invalid="CheckpointCorrupt" if s.name in self.store.invalid else None,
+                needs=[0],
+                written_at=s.written_at,
+            )
+            for s in known.values()
+        ]
+        for name in pod.pinned:
+            if name not in known:
+                step = int(name.rsplit("-s", 1)[1])
+                result.append(wire.Candidate(name=name, step=step, durable=False, needs=[0]))
+        return sorted(result, key=lambda c: (c.step or 0, c.name), reverse=True)
+
+    def _listen(self, pod: Pod) -> None:
+        """The operator's poller: what it has last heard of this pod."""
+        if pod.sidecar_up and pod.ip is not None and self.is_linked(pod):
+            report = pod.report(self)
+            key = (report.boot_id, report.sequence)
+            old = pod.last_report
+            if old is None or (old.boot_id, old.sequence) != key:
+                pod.last_report, pod.received_at = report, self.now
+            pod.last_contact, pod.lost_at = self.now, None
+        elif pod.last_contact is not None and pod.lost_at is None:
+            if self.now >= pod.last_contact + 5:
+                pod.lost_at = self.now
+                self.hint = True
+
+    def _collect(self) -> None:
+        """The node controller and the pod garbage collector."""
+        for node in self.nodes.values():
+            silent = node.silent_since
+            if silent is not None and abs(self.now - silent - 40) < TICK:
+                self.hint = True
+        for pod in list(self.pods.values()):
+            node = self.nodes.get(pod.node or "")
+            if node is None:
+                if pod.deleting_since is not None:
+                    del self.pods[pod.name]
+                    self.hint = True
+            elif not node.exists or (
+                pod.phase in ("Succeeded", "Failed") and pod.deleting_since is not None
+            ):
+                del self.pods[pod.name]
+                self.hint = True
+            elif node.silent_since is not None and self.now >= node.silent_since + 340:
+                if pod.deleting_since is None:
+                    self.delete_pod(pod.name, disruption="DeletionByTaintManager")
+
+    def is_linked(self, pod: Pod) -> bool:
+        node = self.nodes.get(pod.node or "")
+        return node is not None and node.linked
+
+    def reachable_pods(self) -> list[Pod]:
+        return [p for p in self.pods.values() if p.sidecar_up and self.is_linked(p)]
+
+    # --- laws ------------------------------------------------------------------------------------------
+
+    def check_start(self, pod: Pod, directive: wire.Directive) -> None:
+        """Called when a trainer starts: the laws about starts hold, or LawBroken."""
+        resume = directive.resume
+        assert resume is not None
+        key = (directive.attempt, pod.rank, "start")
+        self.trainer_starts[key] = self.trainer_starts.get(key, 0) + 1
+        if self.trainer_starts[key] > 1:
+            raise LawBroken(f"two trainers of rank {pod.rank} in attempt {directive.attempt}")
+        name = "scratch" if resume.scratch else resume.name
+        if not directive.fast:
+            for other in self.pods.values():
+                if other.accepted is None or other.accepted.attempt != directive.attempt:
+                    continue
+                if other.restored.get(directive.attempt) != name:
+                    raise LawBroken(f"{pod.name} starts before {other.name} restored {name}")
+            restored = {
+                p.rank for p in self.pods.values() if p.restored.get(directive.attempt) == name
+            }
+            gone = set(range(self.spec.replicas)) - restored
+            current = {r for r in range(self.spec.replicas) if self._has_live_pod(r)}
+            if gone & current:
+                raise LawBroken(f"{pod.name} starts before ranks {gone & current} restored {name}")
+        if resume.scratch and self.store.saves and not self.allow_scratch:
+            raise LawBroken("step 0 although a save was durable")
+        if resume.name is not None and resume.name in self.store.invalid:
+            raise LawBroken(f"resumed an invalid save {resume.name}")
+        state = self.state
+        if state.attempt == directive.attempt and not state.is_started:
+            raise LawBroken("a trainer starts before the start was recorded")
+
+    def _has_live_pod(self, rank: int) -> bool:
+        made_in = self.state.placements[rank]
+        name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=self.job_uid)
+        pod = self.pods.get(name)
+        return pod is not None and pod.deleting_since is None
+
+    def _check_status(self, old: Status, new: Status) -> None:
+        def rises(what: str, a: int, b: int) -> None:
+            if b < a:
+                raise LawBroken(f"{what} went back from {a} to {b}")
+
+        rises("attempt", old.attempt, new.attempt)
+        rises("starts", old.starts, new.starts)
+        rises("restarts", old.restarts, new.restarts)
+        rises("failures", old.failures, new.failures)
+        rises("completions", old.completions, new.completions)
+        if new.attempt > old.attempt + 1:
+            raise LawBroken("attempt jumped")
+        if new.starts > old.starts + 1 or new.restarts > old.restarts + 1:
+            raise LawBroken("a start was counted twice in one write")
+        if new.budgets.restarts_since_progress > self.spec.max_restarts:
+            raise LawBroken("the budget was exceeded")
+        if old.is_terminal and (old.attempt, old.starts) != (new.attempt, new.starts):
+            raise LawBroken("a finished job was started again")
+        step, was = new.checkpoint.last_durable_step, old.checkpoint.last_durable_step
+        if was is not None and (step or 0) < was and new.resume == old.resume:
+            raise LawBroken(f"lastDurableStep went back from {was} to {step} without a decision")
+
+    # --- the API ----------------------------------------------------------------------------------------
+
+    def _write(self, what: str) -> None:
+        self.gate(what)
+        self.writes += 1
+
+    def put_status(self, rv: str, status: Status) -> None:
+        self._write("status")
+        if int(rv) != self.job_rv:
+            raise Conflict("the job changed")
+        self._check_status(self.state, status)
+        self.job_rv += 1
+        self.status = status.dump()
+        self.hint = True
+
+    def create(self, action: CreatePod) -> None:
+        self._write("create")
+        if action.name in self.pods:
+            return
+        self.uids += 1
+        self.pods[action.name] = Pod(
+            name=action.name,
+            uid=f"pod-{self.uids}",
+            rank=action.rank,
+            made_in=action.made_in,
+            created_at=self.now,
+            template_hash=self.spec.template_hash,
+            rv=self.uids,
+            avoid_nodes=action.avoid_nodes,
+        )
+        self.hint = True
+
+    def delete(self, action: DeletePod) -> None:
+        self._write("delete")
+        pod = self.pods.get(action.name)
+        if pod is None or pod.uid != action.uid:
+            return
+        if action.force:
+            if pod.node is not None and self.is_linked(pod) and pod.phase == "Running":
+                raise LawBroken(f"{pod.name} was forced away from a living node")
+            del self.pods[action.name]
+            self.ghosts.append(pod)
+            self.hint = True
+        else:
+            self.delete_pod(action.name)
+
+    def patch(self, action: PatchDirective) -> None:
+        self._write("patch")
+        pod = self.pods.get(action.pod)
+        if pod is None or pod.uid != action.uid or str(pod.rv) != action.resource_version:
+            raise Conflict("the pod changed")
+        pod.directive = wire.Directive.model_validate(action.directive.dump())
+        pod.directive_at = self.now
+        self.touch(pod)
+
+    # --- observation -------------------------------------------------------------------------------------
+
+    def observe(self) -> Observed:
+        stale = [n for n in self.nodes.values() if n.exists and self.now - n.lease_at > 22]
+        nodes = {
+            n.name: NodeView(
+                name=n.name,
+                exists=n.exists,
+                ready=None if n.silent_since and self.now - n.silent_since > 40 else True,
+                not_ready_since=n.silent_since + 40
+                if n.silent_since and self.now - n.silent_since > 40
+                else None,
+                lease_renewed_at=n.lease_at,
+            )
+            for n in self.nodes.values()
+        }
+        return Observed(
+            now=self.now,
+            job=JobView(
+                key=JobKey("ns", "gpt"),
+                uid=self.job_uid,
+                resource_version=str(self.job_rv),
+                generation=self.generation,
+                deleting=self.deleting,
+                spec=self.spec,
+                status=self.state,
+                problem=self.problem,
+                request=self.request,
+            ),
+            pods=tuple(self._pod_view(p) for p in self.pods.values()),
+            older_pods=tuple(self.older),
+            nodes=nodes,
+            reports={p.uid: self._report_view(p) for p in self.pods.values() if p.ip},
+            stale_lease_share=len(stale) / max(1, len(self.nodes)),
+        )
+
+    def _report_view(self, pod: Pod) -> ReportView:
+        return ReportView(
+            report=pod.last_report,
+            received_at=pod.received_at,
+            connected=pod.lost_at is None and pod.last_contact is not None,
+            last_contact=pod.last_contact,
+            polled_since=pod.running_since,
+            disconnected_since=pod.lost_at,
+        )
+
+    def _pod_view(self, pod: Pod) -> PodView:
+        end = None
+        if pod.container_exit is not None and pod.container_ended_at is not None:
+            end = ContainerEnd(
+                exit_code=pod.container_exit[0],
+                reason=pod.container_exit[1],
+                finished_at=pod.container_ended_at,
+            )
+        down = pod.container_down_until is not None
+        running = pod.phase == "Running"
+        if pod.released:
+            end = ContainerEnd(exit_code=0, reason="Completed", message="released")
+        pulling = pod.phase == "Pending" and not pod.image_pullable and pod.node is not None
+        trainer = ContainerView(
+            name="trainer",
+            running=running and not down,
+            ended=end if down or pod.released else None,
+            last_end=None if down else end,
+            restarts=pod.container_restarts,
+            waiting_reason="ImagePullBackOff" if pulling else None,
+        )
+        sidecar_end = None
+        if pod.sidecar_down_until is not None:
+            sidecar_end = ContainerEnd(exit_code=1, finished_at=self.now)
+        sidecar = ContainerView(
+            name=contract.CONTAINER_SIDECAR,
+            running=pod.sidecar_up,
+            started_at=pod.running_since,
+            ended=sidecar_end,
+            restarts=pod.sidecar_restarts,
+        )
+        return PodView(
+            name=pod.name,
+            uid=pod.uid,
+            resource_version=str(pod.rv),
+            rank=pod.rank,
+            made_in=pod.made_in,
+            created_at=pod.created_at,
+            node=pod.node,
+            ip=pod.ip,
+            phase=pod.phase,
+            reason=pod.reason,
+            message=pod.message,
+            deleting_since=pod.deleting_since,
+            deletion_deadline=pod.deadline,
+            disruption=pod.disruption,
+            scheduled=None
+            if pod.node is None and pod.unschedulable_since is None
+            else (pod.node is not None),
+            unschedulable_message="0/4 nodes are available" if pod.unschedulable_since else None,
+            unschedulable_since=pod.unschedulable_since,
+            trainer=trainer if running or pod.released or pulling else None,
+            sidecar=sidecar if running else None,
+            directive=pod.directive,
+            template_hash=pod.template_hash,
+        )
+
+
+@dataclass
+class Operator:
+    """observe → decide → apply over a World, with a log a person can read."""
+
+    world: World
+    policy: Policy = field(default_factory=Policy)
+    log: list[str] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    wake_at: float | None = None
+    drop_hint: Callable[[], bool] = lambda: False
+    stale: Callable[[], bool] = lambda: False
+    _last: Observed | None = None
+
+    def run_pass(self) -> Plan:
+        """One pass. Raises Crash when the world's gate says so."""
+        world = self.world
+        observed = world.observe()
+        if self.stale() and self._last is not None:
+            observed = replace(self._last, now=world.now)
+        self._last = observed
+        plan = decide(observed, self.policy)
+        self.plans.append(plan)
+        if not plan.is_empty and plan.wake_at is None and not world.state.is_terminal:
+            raise LawBroken(f"rule {plan.rule} waits without an end")
+        try:
+            self._apply(observed, plan)
+        except Conflict:
+            world.hint = True
+        self.wake_at = plan.wake_at
+        return plan
+
+    def _apply(self, observed: Observed, plan: Plan) -> None:
+        world = self.world
+        self._write_log(plan)
+        for kind in (DeletePod, CreatePod, PatchDirective):
+            for action in plan.actions:
+                if isinstance(action, kind):
+                    if isinstance(action, DeletePod):
+                        world.delete(action)
+                    elif isinstance(action, CreatePod):
+                        world.create(action)
+                    else:
+                        world.patch(action)
+        if plan.status is not None and observed.job is not None:
+            world.put_status(observed.job.resource_version, plan.status)
+
+    def _write_log(self, plan: Plan) -> None:
+        if plan.is_empty:
+            return
+        at = self.world.now - 1000.0
+        if plan.status is not None:
+            s = plan.status
+            self.log.append(
+                f"{at:8.2f} {plan.rule}: {plan.why} -> {s.phase} attempt={s.attempt} "
+                f"starts={s.starts} restarts={s.restarts}"
+            )
+            self.log += [f"{'':9}  event {n.type} {n.reason}: {n.message}" for n in plan.notes]
+            return
+        parts = []
+        for action in plan.actions:
+            if isinstance(action, CreatePod):
+                parts.append(f"create {action.name}")
+            elif isinstance(action, DeletePod):
+                parts.append(f"{'force-delete' if action.force else 'delete'} {action.name}")
+            else:
+                d = action.directive
+                parts.append(f"tell {action.pod} {'fast ' if d.fast else ''}{d.phase}")
+        self.log.append(f"{at:8.2f} {plan.rule}: {', '.join(parts)}")
+
+    def tick(self) -> None:
+        """The world moves once; then passes run while there is reason to."""
+        self.world.tick()
+        if self.world.hint and self.drop_hint():
+            self.world.hint = False
+        for _ in range(12):
+            due = self.wake_at is not None and self.world.now >= self.wake_at
+            if not self.world.hint and not due:
+                return
+            self.world.hint = False
+            self.wake_at = None
+            plan = self.run_pass()
+            if plan.is_empty:
+                return
+            self.world.hint = True
+
+    def run(self, seconds: float) -> None:
+        end = self.world.now + seconds
+        while self.world.now < end:
+            self.tick()
+
+    def run_until(self, condition: Callable[[], bool], *, within: float = 300.0) -> None:
+        end = self.world.now + within
+        while not condition():
+            if self.world.now >= end:
+                tail = "\n".join(self.log[-25:])
+                raise AssertionError(f"not within {within} s of simulated time; log:\n{tail}")
+            self.tick()
