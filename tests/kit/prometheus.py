@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
 import tempfile
 import threading
@@ -27,7 +26,6 @@ import yaml
 from kit import daemon, tools
 
 READY_WITHIN_S = 60.0
-OPERATOR_JOB = "resumable-training-operator"
 
 
 class PrometheusError(RuntimeError):
@@ -47,85 +45,6 @@ class Receiver:
     """An HTTP server that Alertmanager notifies; `alerts` has each alert of each notification."""
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
-
-
-def static_scrape(job: str, targets: Sequence[str], *, interval: str = "1s") -> dict[str, Any]:
-    """A scrape job of fixed `host:port` targets, with `honor_labels` as our monitors have it."""
-    return {
-        "job_name": job,
-        "honor_labels": True,
-        "scrape_interval": interval,
-        "scrape_timeout": interval,
-        "static_configs": [{"targets": list(targets)}],
-    }
-
-
-def operator_scrape(
-    *, kubeconfig: str | Path, namespace: str, interval: str = "1s"
-) -> dict[str, Any]:
-    """What the chart's ServiceMonitor says, for a Prometheus outside of the cluster."""
-    keep = [
-        ("__meta_kubernetes_pod_label_app_kubernetes_io_name", OPERATOR_JOB),
-        ("__meta_kubernetes_pod_container_port_name", "metrics"),
-    ]
-    return _pod_scrape(OPERATOR_JOB, kubeconfig, keep=keep, copy={}, interval=interval) | {
-        "kubernetes_sd_configs": [
-            {
-                "role": "pod",
-                "kubeconfig_file": str(kubeconfig),
-                "namespaces": {"names": [namespace]},
-            }
-        ]
-    }
-
-
-def sidecar_scrape(*, kubeconfig: str | Path, interval: str = "1s") -> dict[str, Any]:
-    """What the chart's PodMonitor says, for a Prometheus outside of the cluster."""
-    keep = [
-        ("__meta_kubernetes_pod_labelpresent_resumable_training_dev_job", "true"),
-        ("__meta_kubernetes_pod_container_port_name", "rtj-metrics"),
-    ]
-    copy = {
-        "name": "__meta_kubernetes_pod_label_resumable_training_dev_job",
-        "rank": "__meta_kubernetes_pod_label_resumable_training_dev_rank",
-        "namespace": "__meta_kubernetes_namespace",
-        "pod": "__meta_kubernetes_pod_name",
-    }
-    return _pod_scrape("sidecars", kubeconfig, keep=keep, copy=copy, interval=interval)
-
-
-def _pod_scrape(
-    job: str,
-    kubeconfig: str | Path,
-    *,
-    keep: Sequence[tuple[str, str]],
-    copy: Mapping[str, str],
-    interval: str,
-) -> dict[str, Any]:
-    relabel: list[dict[str, Any]] = [
-        {"source_labels": [label], "regex": value, "action": "keep"} for label, value in keep
-    ]
-    relabel += [{"source_labels": [source], "target_label": name} for name, source in copy.items()]
-    return {
-        "job_name": job,
-        "honor_labels": True,
-        "scrape_interval": interval,
-        "scrape_timeout": interval,
-        "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig)}],
-        "relabel_configs": relabel,
-    }
-
-
-def hurried(rules: str, *, interval: str = "1s", hold: str = "2s", keep: str = "10s") -> str:
-    """The rules with shorter waits: evaluated every `interval`, `for: hold`, `keep_firing_for: keep`.
-
-    Expressions stay as they are. Raises `ValueError` when there was nothing to shorten.
-    """
-    for name, value in (("interval", interval), ("for", hold), ("keep_firing_for", keep)):
-        rules, count = re.subn(rf"(?m)^(\s+){name}: \S+$", rf"\g<1>{name}: {value}", rules)
-        if not count:
-            raise ValueError(f"the rules have no {name!r}: nothing to shorten")
-    return rules
 
 
 class Prometheus:
@@ -188,12 +107,12 @@ class Prometheus:
 
     def firing(self) -> set[tuple[str, str, str]]:
         """(alert, namespace, name) of what fires now."""
-        return {
-            (alert["labels"]["alertname"],)
-            + tuple(alert["labels"].get(label, "") for label in ("namespace", "name"))
+        alerts = [
+            alert["labels"]
             for alert in self._get("/api/v1/alerts")["alerts"]
             if alert["state"] == "firing"
-        }  # type: ignore[misc]
+        ]
+        return {(of["alertname"], of.get("namespace", ""), of.get("name", "")) for of in alerts}
 
     def healthy_targets(self) -> dict[str, int]:
         """How many targets of each scrape job were scraped without error."""

@@ -1,0 +1,160 @@
+"""The operator's own series, scraped by a real Prometheus: rules fire, panels have data.
+
+The collector is the operator's; the jobs that it has seen are made here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.chart import CHART
+from kit.prometheus import Prometheus
+from kit.scrapes import OPERATOR_JOB, hurried, static_scrape
+from prometheus_client import start_http_server
+from rtj_operator.core.observed import JobKey
+from rtj_operator.shell.metrics import OperatorMetrics
+
+DASHBOARD = CHART / "files" / "dashboards" / "training-jobs.json"
+RULES = CHART / "files" / "rules.yaml"
+
+pytestmark = pytest.mark.contract
+
+
+def stamp(seconds_ago: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds_ago))
+
+
+class Jobs:
+    """Jobs as the operator would have seen them, and the server that exposes its series."""
+
+    def __init__(self) -> None:
+        self.metrics = OperatorMetrics()
+        self._version = 0
+        self.server, self._thread = start_http_server(
+            0, addr="127.0.0.1", registry=self.metrics.registry
+        )
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.server.server_address[1]}"
+
+    def seen(self, name: str, status: dict[str, Any]) -> None:
+        self._version += 1
+        metadata = {"resourceVersion": str(self._version), "creationTimestamp": stamp(86400)}
+        raw = {"metadata": metadata, "status": status}
+        self.metrics.jobs.seen(JobKey("ml", name), raw)
+
+    def gone(self, name: str) -> None:
+        self.metrics.jobs.seen(JobKey("ml", name), None)
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def running(*, starts: int = 1, restarts: int = 0, since_progress: int = 0) -> dict[str, Any]:
+    return {
+        "phase": "Running",
+        "starts": starts,
+        "restarts": restarts,
+        "failures": restarts,
+        "lastStartTime": stamp(30),
+        "budgets": {"restartsSinceProgress": since_progress},
+        "checkpoint": {
+            "lastDurableStep": 400,
+            "lastDurableTime": stamp(60),
+            "valid": 3,
+            "invalid": 1,
+        },
+    }
+
+
+@pytest.fixture
+def jobs() -> Iterator[Jobs]:
+    made = Jobs()
+    yield made
+    made.close()
+
+
+def test_series_arrive_with_the_labels_of_the_job_and_vanish_with_it(jobs: Jobs) -> None:
+    jobs.seen("gpt", running(starts=5, restarts=4))
+    with Prometheus(scrapes=[static_scrape(OPERATOR_JOB, [jobs.target])]) as prometheus:
+        counter = "training_job_restart_count_total"
+        prometheus.wait("the job is seen", lambda: prometheus.value(counter) == 4)
+        [sample] = prometheus.query(counter)
+        labels = {name: sample.labels[name] for name in ("namespace", "name", "job")}
+        assert labels == {"namespace": "ml", "name": "gpt", "job": OPERATOR_JOB}
+        assert "exported_namespace" not in sample.labels
+        jobs.gone("gpt")
+        left = 'count({__name__=~"training_job_.+"})'
+        prometheus.wait("its series are gone", lambda: prometheus.value(left) is None)
+
+
+def test_each_rule_fires_on_its_case_and_none_on_a_healthy_job(jobs: Jobs) -> None:
+    jobs.seen("healthy", running())
+    jobs.seen("burst", running())
+    scrape = static_scrape(OPERATOR_JOB, [jobs.target])
+    # Five minutes of history would be the rule's own; a job that is younger counts from 0.
+    rules = hurried(RULES.read_text()).replace("offset 5m", "offset 5s").replace("300", "5")
+    with Prometheus(scrapes=[scrape], rules=rules) as prometheus:
+        delta = 'namespace_name:training_job_restarts:delta5m{name="burst"}'
+        prometheus.wait("a first delta", lambda: prometheus.value(delta) == 0)
+        assert prometheus.firing() == set()
+        jobs.seen("burst", running(starts=5, restarts=4))
+        jobs.seen("many", running(starts=11))
+        jobs.seen("stuck", running(starts=4, restarts=3, since_progress=3))
+        expected = {
+            ("TrainingJobRestartBurst", "ml", "burst"),
+            ("TrainingJobStartsWithoutCompletion", "ml", "many"),
+            ("TrainingJobRestartingWithoutProgress", "ml", "stuck"),
+        }
+        prometheus.wait("three alerts", lambda: prometheus.firing() == expected)
+        received = prometheus.receiver.alerts
+        prometheus.wait(
+            "three notifications",
+            lambda: {alert["labels"]["name"] for alert in received} == {"burst", "many", "stuck"},
+        )
+        [stuck] = [alert for alert in received if alert["labels"]["name"] == "stuck"][:1]
+        assert "kubectl describe rtj -n ml stuck" in stuck["annotations"]["description"]
+        jobs.close()
+        prometheus.wait(
+            "the operator is missed",
+            lambda: ("ResumableTrainingOperatorDown", "", "") in prometheus.firing(),
+        )
+
+
+def test_every_panel_of_the_dashboard_has_data(jobs: Jobs) -> None:
+    jobs.seen("gpt", running(starts=2, restarts=1))
+    jobs.seen("bert", running() | {"phase": "Held"})
+    board = json.loads(DASHBOARD.read_text())
+    with Prometheus(scrapes=[static_scrape(OPERATOR_JOB, [jobs.target])]) as prometheus:
+        prometheus.wait(
+            "both jobs are seen",
+            lambda: prometheus.value("count(training_job_start_count_total)") == 2,
+        )
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                found = prometheus.query_range(
+                    substituted(target["expr"]), start=time.time() - 5, end=time.time()
+                )
+                assert found, f"{panel['title']}: {target['expr']}"
+        [annotation] = board["annotations"]["list"]
+        assert len(prometheus.query(substituted(annotation["expr"]))) == 2
+        [phases] = [panel for panel in board["panels"] if panel["type"] == "state-timeline"]
+        words = phases["fieldConfig"]["defaults"]["mappings"][0]["options"]
+        shown = {
+            sample.labels["name"]: words[f"{sample.value:.0f}"]["text"]
+            for sample in prometheus.query(substituted(phases["targets"][0]["expr"]))
+        }
+        assert shown == {"gpt": "Running", "bert": "Held"}
+
+
+def substituted(expression: str) -> str:
+    for name in ("namespace", "name"):
+        expression = expression.replace(f'"${name}"', '".+"')
+    assert "$" not in expression
+    return expression
