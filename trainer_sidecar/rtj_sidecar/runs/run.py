@@ -1,54 +1,382 @@
 """One run's history in a store, as the agent uses it: the facade over this package.
 
-All methods are synchronous and safe to call from several threads; the agent runs them in threads.
-Every failure of the store is a `stores.base.StoreProblem` (reason, message with the remedy,
-`transient`); every other outcome is a returned value, never an exception. It must never publish
-without the highest fence, and never change a record that another decision may rest on.
+All methods are synchronous and may be called from several threads; the agent runs them in threads.
+A store that fails raises `stores.base.StoreProblem` (reason, message with the remedy, `transient`);
+every other outcome is a returned value. Must never publish without the highest fence, nor change a
+record that another decision may rest on.
 
-    run = Run(store=open_store(url, …), run_id="ns/name", cluster_uid=…, job_uid=…, rank=0,
-              union_gate=…, now=time.time)
-
-holder (rank 0)
-    claim(*, attempt, world_size, may_claim=False) -> Claimed(fence: int, record) |
-        OwnedByOther(owner: str, fence: int, complete: bool) | Superseded(attempt: int, fence: int)
-        Idempotent for one attempt. Probes the store and writes run.json the first time.
-    claim_next(*, held, attempt, world_size, parent: Parent) -> Claimed | FenceTaken(fence, owner)
-        The fast path: exactly held + 1, with its parent, or nothing.
-    history() -> History            one listing, as pure data; fine for any rank
-    candidates(history) -> list[wire.Candidate]      newest first, also ships not durable yet
-    position_of(history, name) -> Parent             to hand to set_parent
-    roll_forward(history, *, fence) -> RolledForward(committed: [name], dropped: [(name, why)],
-        history: History)            completes what earlier fences of this lineage left
-    set_parent(*, fence, parent: Parent) -> Done | FenceLost(by: int)          before the go
-    set_outcome(*, fence, outcome: Outcome) -> Done | FenceLost
-    name_ship(*, fence, n, save: SaveFacts, seen: Mapping[int, Collection[str]], world_size,
-        parent: Parent | None) -> Named(ship: ShipRecord) | Ignored(message) | FenceLost
-        `n` from next_n(history, fence) at claim, then counted by the agent. `seen`: rank -> paths.
-        Ignored = CheckpointIgnored: the save lies below the one that this attempt resumed from.
-        Calling it again with the same arguments is harmless.
-    try_commit(ship, *, fence) -> Committed(manifest) | Waiting(ranks: [int]) | Dropped(why) |
-        Ignored(message) | FenceLost(by)            call after each part; the manifest is last
-    vet(candidates, *, pinned: Collection[str], incoming: Path | None, progress, cancel)
-        -> list[wire.Candidate]      newest first until one is proved whole; bad ones get marked
-        (wire.Candidate.invalid set). `incoming` given: what no rank has pinned is fetched there,
-        below incoming/<name>/, and hashed, so that restore reads nothing twice.
-    retain(*, fence, keep_last, in_use: Collection[str]) -> Retained(marked, deleted)
-every rank
-    read_ships(*, fence, since=0) -> list[ShipRecord]
-    upload_part(ship, *, files: Sequence[LocalFile], save: SaveFacts, progress, cancel)
-        -> PartRecord
-        LocalFile(path, source: Path, size, mode, alias=False); `path` relative, `source` the pin.
-        Raises SourceChanged (file) when a file is not what it was: answer_none it then.
-    answer_none(ship, *, why) -> PartRecord
-    part(ship_fence, n, rank) -> PartRecord | None
-    manifest(name) -> ManifestRecord | None
-    wanted(name) -> list[FileRecord]      what this rank has to restore (all, but others' own files)
-    fetch(name, dest: Path, *, files: Collection[str] | None = None, peers: Sequence[str] = (),
-        progress, cancel) -> Fetched(files, bytes_from_peers, bytes_from_store) |
-        FetchFailed(reason, message, evidence)      hashed while it streams, fsynced; a file that
-        is already there with the right hash is kept. For a save without manifest: from peers only,
-        expected hashes from parts.
-    mark(name, *, kind, reason, message, evidence) -> key
-    put_text(key, text)                   logs/<attempt>/<rank>.txt and the like
-`progress(bytes_done_since_last_call: int)`, `cancel: threading.Event` -> raises Cancelled.
+Order of a holder's life: `claim` → `history` → `roll_forward` → `vet(candidates)` → (the choice)
+→ `set_parent` → go → `name_ship`, `try_commit` → `set_outcome`. On the fast path `claim_next` takes
+the place of all up to `set_parent`.
 """
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import Candidate
+
+from rtj_sidecar.runs import fence as fences
+from rtj_sidecar.runs import fetch as fetching
+from rtj_sidecar.runs import keys, lineage, ships
+from rtj_sidecar.runs.commit import Committed, Dropped, UnionGate, Waiting, commit
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.fence import (
+    Claimed,
+    Done,
+    FenceLost,
+    FenceTaken,
+    OwnedByOther,
+    Superseded,
+)
+from rtj_sidecar.runs.fetch import Fetched, FetchFailed
+from rtj_sidecar.runs.history import History, read_history
+from rtj_sidecar.runs.index import write_index
+from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.marks import mark
+from rtj_sidecar.runs.records import (
+    FenceRecord,
+    FileRecord,
+    ManifestRecord,
+    MarkKind,
+    MarkRecord,
+    Outcome,
+    Parent,
+    PartRecord,
+    RunRecord,
+    SaveFacts,
+    ShipRecord,
+)
+from rtj_sidecar.runs.retain import Retained, retain
+from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
+from rtj_sidecar.runs.ships import Ignored, Named
+from rtj_sidecar.runs.upload import LocalFile, upload_part
+from rtj_sidecar.runs.vet import vet, wanted_by
+from rtj_sidecar.stores.base import IfAbsent, Progress, Store, StoreProblem
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class Run:
+    """The records of `<store>/<run_id>`, seen by one rank's sidecar.
+
+    `union_gate(layout, parts, world_size)` judges whether the ranks' parts make a whole save.
+    `progress(bytes since the last call)` may be negative; a set `cancel` raises Cancelled.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        run_id: str,
+        cluster_uid: str,
+        job_uid: str,
+        rank: int,
+        union_gate: UnionGate,
+        now: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = _new_id,
+        workers: int = 16,
+    ) -> None:
+        self._context = Context(
+            store=store,
+            run_id=run_id,
+            cluster_uid=cluster_uid,
+            job_uid=job_uid,
+            rank=rank,
+            now=now,
+            new_id=new_id,
+            workers=workers,
+        )
+        self._union_gate = union_gate
+        self._manifests: dict[SaveId, ManifestRecord] = {}
+
+    # --- the holder (rank 0) ---------------------------------------------------------------------
+
+    def open(self) -> RunRecord:
+        """`run.json`; probes the store and makes it the first time. Part of `claim`."""
+        return fences.open_run(self._context)
+
+    def claim(
+        self, *, attempt: int, world_size: int, may_claim: bool = False
+    ) -> Claimed | OwnedByOther | Superseded:
+        """Claim the next fence; called again for the same attempt, the one it has."""
+        self.open()
+        return fences.claim(
+            self._context, attempt=attempt, world_size=world_size, may_claim=may_claim
+        )
+
+    def claim_next(
+        self, *, held: int, attempt: int, world_size: int, parent: Parent
+    ) -> Claimed | FenceTaken:
+        """The fast path: exactly `held` + 1, with its parent, or nothing."""
+        return fences.claim_next(
+            self._context, held=held, attempt=attempt, world_size=world_size, parent=parent
+        )
+
+    def held(self, fence: int) -> bool:
+        """Is this fence the highest?"""
+        return fences.lost_to(self._context, fence) is None
+
+    def history(self) -> History:
+        """All records, read now."""
+        return read_history(self._context, cache=self._manifests)
+
+    def candidates(self, history: History) -> list[Candidate]:
+        """Newest first: durable ones, and named ships that are not durable yet."""
+        return lineage.candidates(history)
+
+    def position_of(self, history: History, name: str) -> Parent:
+        """The save as the parent of an attempt that starts from it, for `set_parent`."""
+        save = keys.parse_name(name)
+        if save is None:
+            raise StoreProblem(
+                Reason.INVALID_SPEC, f"{name!r} is no save's name: write f<fence>-n<n>-s<step>"
+            )
+        found = lineage.position(history, save)
+        return Parent(
+            name=name,
+            step=keys.step_in(name) if found.step is None else found.step,
+            epoch=found.epoch,
+        )
+
+    def roll_forward(
+        self, history: History, *, fence: int, gone: Collection[int] = ()
+    ) -> RolledForward:
+        """Complete what earlier fences of this lineage left. `gone`: ranks without files."""
+        done = roll_forward(
+            self._context, history, fence=fence, union_gate=self._union_gate, gone=gone
+        )
+        if done.committed or done.dropped:
+            write_index(self._context, self.history())
+        return done
+
+    def vet(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        pinned: Collection[str] = (),
+        incoming: Path | None = None,
+        fence: int | None = None,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> list[Candidate]:
+        """Prove candidates, newest first, until one is whole; bad ones get marked `invalid`.
+
+        `incoming` given: a save that is not `pinned` is fetched to `incoming/<name>/` and hashed
+        on the way, so that `fetch` to the same place moves nothing again.
+        """
+        judged = vet(
+            self._context,
+            candidates,
+            manifest_of=self.manifest,
+            pinned=pinned,
+            incoming=incoming,
+            fence=fence,
+            progress=progress,
+            cancel=cancel,
+        )
+        if list(judged) != list(candidates):
+            write_index(self._context, self.history())
+        return judged
+
+    def set_parent(self, *, fence: int, parent: Parent) -> Done | FenceLost:
+        """Record what the attempt starts from; before the go, once."""
+        return fences.set_parent(self._context, fence=fence, parent=parent)
+
+    def set_outcome(self, *, fence: int, outcome: Outcome) -> Done | FenceLost:
+        return fences.set_outcome(self._context, fence=fence, outcome=outcome)
+
+    def next_n(self, history: History, fence: int) -> int:
+        """The first free number for a save of that fence."""
+        return history.next_n(fence)
+
+    def name_ship(
+        self,
+        *,
+        fence: int,
+        n: int,
+        save: SaveFacts,
+        seen: Mapping[int, Collection[str]],
+        world_size: int,
+        parent: Parent | None,
+    ) -> Named | Ignored:
+        """Name a save. `seen`: rank -> paths of its files; `parent`: what this attempt began from.
+
+        `n` taken by another save: the next free one is used, see `Named.ship`. Ignored: the save
+        lies below its parent (reason CheckpointIgnored); nothing was written.
+        """
+        return ships.name_ship(
+            self._context,
+            fence=fence,
+            n=n,
+            save=save,
+            seen=seen,
+            world_size=world_size,
+            parent=parent,
+        )
+
+    def try_commit(
+        self, ship: ShipRecord, *, fence: int, gone: Collection[int] = ()
+    ) -> Committed | Waiting | Dropped | Ignored | FenceLost:
+        """Commit a ship (of this or an earlier fence) if all is there. `fence`: the held one.
+
+        Call it whenever a part was written. Dropped and Ignored are final and marked.
+        """
+        save = SaveId(ship.fence, ship.n)
+        if (there := self.manifest(ship.name)) is not None:
+            return Committed(there)
+        own = self._context.read(keys.fence_key(ship.fence), FenceRecord)
+        if own is None:
+            return FenceLost(fence)
+        ranks = [
+            found[1]
+            for key in self._context.keys(f"{keys.PARTS}f{ship.fence}/{ship.n}/")
+            if (found := keys.parse_part(key)) is not None
+        ]
+        read = self._context.map(lambda rank: self.part(save, rank), ranks)
+        outcome = commit(
+            self._context,
+            ship,
+            {part.rank: part for part in read if part is not None},
+            fence=fence,
+            own_fence=own[0],
+            union_gate=self._union_gate,
+            gone=gone,
+        )
+        if isinstance(outcome, Committed):
+            write_index(self._context, self.history())
+        return outcome
+
+    def retain(
+        self, *, fence: int, keep_last: int, in_use: Collection[str] = ()
+    ) -> Retained | FenceLost:
+        """Mark saves beyond the newest `keep_last`, delete what was marked an hour ago."""
+        done = retain(
+            self._context, self.history(), fence=fence, keep_last=keep_last, in_use=in_use
+        )
+        if isinstance(done, Retained) and (done.marked or done.deleted):
+            for name in done.deleted:
+                if (save := keys.parse_name(name)) is not None:
+                    self._manifests.pop(save, None)
+            write_index(self._context, self.history())
+        return done
+
+    # --- every rank ------------------------------------------------------------------------------
+
+    def read_ships(self, *, fence: int, since: int = 0) -> list[ShipRecord]:
+        """The ships of a fence numbered above `since`, in order."""
+        return ships.read_ships(self._context, fence=fence, since=since)
+
+    def upload_part(
+        self,
+        ship: ShipRecord,
+        *,
+        files: Sequence[LocalFile],
+        save: SaveFacts,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> PartRecord:
+        """Upload this rank's files of a ship, then its part record.
+
+        Raises SourceChanged when a file is not what it was: then `answer_none`. After a Cancelled
+        or StoreProblem call it again; what was answered once stands.
+        """
+        return upload_part(
+            self._context, ship, files=files, save=save, progress=progress, cancel=cancel
+        )
+
+    def answer_none(self, ship: ShipRecord, *, why: str) -> PartRecord:
+        """This rank has no files of it. A part written before stands, and is returned."""
+        return ships.answer_none(self._context, ship, why=why)
+
+    def part(self, save: SaveId, rank: int) -> PartRecord | None:
+        return ships.read_part(self._context, save, rank)
+
+    def manifest(self, name: str) -> ManifestRecord | None:
+        """None where it is not committed. Raises StoreProblem RUN_DAMAGED where it is broken."""
+        save = keys.parse_name(name)
+        if save is None:
+            return None
+        if save not in self._manifests:
+            found = self._context.read(keys.manifest_key(save), ManifestRecord)
+            if found is None:
+                return None
+            self._manifests[save] = found[0]
+        return self._manifests[save]
+
+    def wanted(self, name: str) -> list[FileRecord]:
+        """What this rank restores of a committed save; empty where it is not committed."""
+        manifest = self.manifest(name)
+        return wanted_by(manifest, self._context.rank) if manifest else []
+
+    def fetch(
+        self,
+        name: str,
+        dest: Path,
+        *,
+        files: Sequence[FileRecord] | None = None,
+        peers: Sequence[str] = (),
+        from_store: bool = True,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Fetched | FetchFailed:
+        """Bring a save's files below `dest`, peers (`http://ip:port`) before the store.
+
+        `files` default to `wanted(name)`. Hashed on the way and fsynced; a file that is there with
+        the right hash is kept. A save that is not committed: pass `files` (a peer tells their
+        hashes) and `from_store=False`. `FetchFailed.finding` set: the save is bad, `mark` it.
+        """
+        records = self.wanted(name) if files is None else files
+        if not records:
+            return FetchFailed(
+                Reason.CHECKPOINT_OBJECT_MISSING,
+                f"{name} has no manifest in {self._context.store.url}/{self._context.run_id}",
+            )
+        return fetching.fetch(
+            self._context,
+            name,
+            records,
+            dest,
+            peers=peers,
+            from_store=from_store,
+            progress=progress,
+            cancel=cancel,
+        )
+
+    def mark(
+        self,
+        name: str,
+        *,
+        kind: MarkKind,
+        reason: Reason | str,
+        message: str,
+        evidence: Mapping[str, Any] | None = None,
+        fence: int | None = None,
+    ) -> MarkRecord | None:
+        """Add a verdict to a save; None where `name` is no save's name."""
+        save = keys.parse_name(name)
+        if save is None:
+            return None
+        return mark(
+            self._context,
+            save,
+            kind=kind,
+            reason=reason,
+            message=message,
+            evidence=evidence,
+            fence=fence,
+        )
+
+    def put_text(self, key: str, text: str, *, once: bool = False) -> None:
+        """A small text beside the records: `logs/<attempt>/<rank>.txt` and the like."""
+        self._context.store.put(
+            self._context.full(key), text.encode(), condition=IfAbsent() if once else None
+        )

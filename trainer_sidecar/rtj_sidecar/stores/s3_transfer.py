@@ -23,6 +23,7 @@ from awscrt import checksums
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import (
+    Cancelled,
     ContentMismatch,
     ObjectMissing,
     Progress,
@@ -227,7 +228,7 @@ class Transfer:
             done, _ = concurrent.futures.wait([future], timeout=0.2)
             # The first that failed tells why; the others were only stopped by it.
             failed = [each for each in sending if each.done() and each.exception()]
-            causes = [e.exception() for e in failed if type(e.exception()).__name__ != "Cancelled"]
+            causes = [e.exception() for e in failed if not isinstance(e.exception(), Cancelled)]
             if causes and causes[0] is not None:
                 raise causes[0]
             if done:

@@ -1,0 +1,87 @@
+"""What every part of a run's history needs: the store, who we are, and how records are read.
+
+A record that cannot be read is told by name with its remedy, never taken for an absent one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
+from rtj_api.reasons import Reason
+from rtj_api.wire import Wire
+
+from rtj_sidecar.runs import keys
+from rtj_sidecar.stores.base import Condition, IfAbsent, Store, StoreProblem, Written
+
+R = TypeVar("R", bound=Wire)
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`workers`: store calls at a time; 1 makes every order of calls deterministic."""
+
+    store: Store
+    run_id: str
+    cluster_uid: str
+    job_uid: str
+    rank: int
+    now: Callable[[], float]
+    new_id: Callable[[], str]
+    workers: int = 16
+
+    @property
+    def owner(self) -> str:
+        return f"{self.cluster_uid}/{self.job_uid}"
+
+    def full(self, key: str) -> str:
+        return f"{self.run_id}/{key}"
+
+    def keys(self, prefix: str) -> list[str]:
+        """Keys below `prefix`, relative to the run."""
+        skip = len(self.run_id) + 1
+        return [found.key[skip:] for found in self.store.list(self.full(prefix))]
+
+    def read(self, key: str, model: type[R]) -> tuple[R, str] | None:
+        """(record, etag), None where there is none. Raises RUN_DAMAGED for one that is broken."""
+        found = self.store.get(self.full(key))
+        if found is None:
+            return None
+        try:
+            return model.model_validate_json(found.data), found.etag
+        except ValidationError as error:
+            where = "; ".join(
+                f"{'.'.join(str(part) for part in each['loc']) or 'document'}: {each['msg']}"
+                for each in error.errors()[:3]
+            )
+            raise StoreProblem(
+                Reason.RUN_DAMAGED,
+                f"{self.store.url}/{self.full(key)} is no {model.__name__} ({where}): restore it "
+                "from a backup, or start another run with checkpoint.runID",
+            ) from None
+
+    def write(self, key: str, record: Wire, *, condition: Condition) -> bool:
+        """False where the condition did not hold."""
+        data = record.dump_json().encode()
+        return isinstance(self.store.put(self.full(key), data, condition=condition), Written)
+
+    def create(self, key: str, record: Wire) -> bool:
+        return self.write(key, record, condition=IfAbsent())
+
+    def map(self, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
+        """`call` on all items, several at a time; the first error is raised."""
+        listed = list(items)
+        if self.workers <= 1 or len(listed) <= 1:
+            return [call(item) for item in listed]
+        with ThreadPoolExecutor(min(self.workers, len(listed)), "rtj-run") as pool:
+            return list(pool.map(call, listed))
+
+    def highest_fence(self) -> int:
+        """0 where there is none."""
+        found = (keys.parse_fence(key) for key in self.keys(keys.FENCES))
+        return max((fence for fence in found if fence is not None), default=0)

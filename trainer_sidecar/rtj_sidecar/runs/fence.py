@@ -1,0 +1,244 @@
+"""The right to publish: one number per attempt, claimed by creating its record if absent.
+
+Who holds the highest number may commit, mark and delete; training needs none. Races: two claimers
+of one number (create-if-absent, one wins), a zombie of an older attempt that claims late (it reads
+every lower fence before it creates one, so it sees that its job has moved on), a lost reply (the
+nonce in the record tells whose it is). Must never claim over another job's fence unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.records import FenceRecord, Outcome, Parent, RunRecord, StoreFacts
+from rtj_sidecar.stores.base import IfMatch, StoreProblem
+
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    fence: int
+    record: FenceRecord
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedByOther:
+    """Another job holds the run; `complete`: it has finished it."""
+
+    owner: str
+    fence: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A later attempt of this very job has a fence: whoever asks is a zombie."""
+
+    attempt: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTaken:
+    """The number that was to follow the held one is another's."""
+
+    fence: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class FenceLost:
+    """A higher fence exists: nothing was written."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    record: FenceRecord
+
+
+def open_run(context: Context) -> RunRecord:
+    """`run.json`, made with what a probe of the store finds if this run is new.
+
+    Raises STORE_UNSUPPORTED where the store lacks conditional writes: without them two holders
+    could both believe that they publish.
+    """
+    found = context.read(keys.RUN, RunRecord)
+    if found is None:
+        seen = context.store.probe(context.full(".probe/"))
+        now = context.now()
+        record = RunRecord(
+            run_id=context.run_id,
+            cluster_uid=context.cluster_uid,
+            job_uid=context.job_uid,
+            made_at=now,
+            store=StoreFacts(
+                conditional_create=seen.conditional_create,
+                conditional_replace=seen.conditional_replace,
+                checksum=seen.checksum,
+                probed_at=now,
+            ),
+        )
+        _require_conditions(context, record)
+        context.create(keys.RUN, record)
+        found = context.read(keys.RUN, RunRecord)
+        if found is None:
+            raise StoreProblem(
+                Reason.STORE_UNSUPPORTED,
+                f"{context.store.url} does not show what was just written there: it needs "
+                "read-after-write consistency",
+            )
+    _require_conditions(context, found[0])
+    return found[0]
+
+
+def _require_conditions(context: Context, run: RunRecord) -> None:
+    if run.store.conditional_create and run.store.conditional_replace:
+        return
+    raise StoreProblem(
+        Reason.STORE_UNSUPPORTED,
+        f"{context.store.url} does not honour conditional writes (If-None-Match, If-Match), "
+        "without which a stopped pod could still publish: use a store or a version of it that "
+        "does, then delete run.json of this run",
+    )
+
+
+def claim(
+    context: Context, *, attempt: int, world_size: int, may_claim: bool
+) -> Claimed | OwnedByOther | Superseded:
+    """Claim the next fence for this attempt, or find the one that it has already."""
+    for _ in range(_TRIES):
+        fences = _fences(context)
+        newest = fences[-1] if fences else None
+        mine = [record for record in fences if record.owner == context.owner]
+        if mine and mine[-1].attempt > attempt:
+            return Superseded(mine[-1].attempt, mine[-1].fence)
+        others = newest is not None and newest.owner != context.owner
+        # Failed and released say by themselves that another may go on.
+        open_or_done = (None, Outcome.COMPLETE)
+        if newest is not None and others and not may_claim and newest.outcome in open_or_done:
+            return OwnedByOther(newest.owner, newest.fence, newest.outcome == Outcome.COMPLETE)
+        if newest is not None and newest.owner == context.owner and newest.attempt == attempt:
+            return Claimed(newest.fence, newest)
+        record = _record(
+            context,
+            fence=(newest.fence if newest else 0) + 1,
+            attempt=attempt,
+            world_size=world_size,
+        )
+        if context.create(keys.fence_key(record.fence), record):
+            return Claimed(record.fence, record)
+    raise StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{_TRIES} fences of {context.run_id} were taken by others while this one was claimed: "
+        "more than one job uses this run; give each its own checkpoint.runID",
+        transient=True,
+    )
+
+
+def claim_next(
+    context: Context, *, held: int, attempt: int, world_size: int, parent: Parent
+) -> Claimed | FenceTaken:
+    """Claim exactly `held` + 1 together with its parent, or nothing."""
+    record = _record(context, fence=held + 1, attempt=attempt, world_size=world_size, parent=parent)
+    key = keys.fence_key(record.fence)
+    higher = context.highest_fence()
+    if higher <= record.fence and context.create(key, record):
+        return Claimed(record.fence, record)
+    found = context.read(key, FenceRecord)
+    if found is None:
+        return FenceTaken(higher, "unknown")
+    there = found[0]
+    if (there.owner, there.attempt) == (context.owner, attempt) and higher <= there.fence:
+        return Claimed(there.fence, there)
+    return FenceTaken(there.fence, there.owner)
+
+
+def set_parent(context: Context, *, fence: int, parent: Parent) -> Done | FenceLost:
+    """Say what this attempt starts from, before its go. A parent is set once."""
+
+    def change(record: FenceRecord) -> FenceRecord:
+        if record.parent is not None and record.parent != parent:
+            raise StoreProblem(
+                Reason.RUN_DAMAGED,
+                f"fence {fence} already started from {record.parent.name or 'scratch'}, it cannot "
+                f"start from {parent.name or 'scratch'}: a new attempt needs its own fence",
+            )
+        return record.model_copy(update={"parent": parent})
+
+    return _change(context, fence, change)
+
+
+def set_outcome(context: Context, *, fence: int, outcome: Outcome) -> Done | FenceLost:
+    """Say how the job ended."""
+    now = context.now()
+
+    def change(record: FenceRecord) -> FenceRecord:
+        if record.outcome == outcome:
+            return record
+        return record.model_copy(update={"outcome": outcome, "outcome_at": now})
+
+    return _change(context, fence, change)
+
+
+def lost_to(context: Context, fence: int) -> FenceLost | None:
+    """FenceLost where `fence` is not the highest (any more)."""
+    highest = context.highest_fence()
+    return None if highest == fence else FenceLost(highest)
+
+
+def _change(
+    context: Context, fence: int, change: Callable[[FenceRecord], FenceRecord]
+) -> Done | FenceLost:
+    key = keys.fence_key(fence)
+    for _ in range(_TRIES):
+        if lost := lost_to(context, fence):
+            return lost
+        found = context.read(key, FenceRecord)
+        if found is None or found[0].owner != context.owner:
+            return FenceLost(fence)
+        record, etag = found
+        changed = change(record)
+        if changed == record or context.write(key, changed, condition=IfMatch(etag)):
+            return Done(changed)
+    raise StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"fence {fence} of {context.run_id} is changed by others all the time: more than one "
+        "sidecar acts for this attempt",
+        transient=True,
+    )
+
+
+def _record(
+    context: Context,
+    *,
+    fence: int,
+    attempt: int,
+    world_size: int,
+    parent: Parent | None = None,
+) -> FenceRecord:
+    return FenceRecord(
+        fence=fence,
+        cluster_uid=context.cluster_uid,
+        job_uid=context.job_uid,
+        attempt=attempt,
+        world_size=world_size,
+        nonce=context.new_id(),
+        claimed_at=context.now(),
+        parent=parent,
+    )
+
+
+def _fences(context: Context) -> list[FenceRecord]:
+    numbers = sorted(
+        number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
+    )
+    read = context.map(lambda number: context.read(keys.fence_key(number), FenceRecord), numbers)
+    return [found[0] for found in read if found is not None]

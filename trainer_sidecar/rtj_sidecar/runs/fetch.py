@@ -1,0 +1,241 @@
+"""A save's files onto this pod's disk, from peers before the store, each byte proved.
+
+Into a directory that nobody else looks at; the caller moves it into place. A file is written under
+a temporary name, hashed while it streams, made durable, then renamed, so a file that has its name
+is whole. A peer's wrong bytes condemn only the peer; the store's condemn the save.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import os
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtj_api.contract import PATH_SAVES
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.records import FileRecord
+from rtj_sidecar.runs.verify import Finding, corrupt, missing
+from rtj_sidecar.stores.base import (
+    Cancelled,
+    ContentMismatch,
+    ObjectMissing,
+    Progress,
+    check_cancel,
+    clean_key,
+)
+from rtj_sidecar.stores.local import BLOCK, fsync_directory, hash_file
+
+_FILES_AT_ONCE = 4
+_PEER_TIMEOUT_S = 10
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`bytes_kept` were there already, with the right hash."""
+
+    files: int
+    bytes_from_peers: int
+    bytes_from_store: int
+    bytes_kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """`finding`: the store's object is bad, so the save is; None: the fault is on this side."""
+
+    reason: Reason
+    message: str
+    finding: Finding | None = None
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        return dict(self.finding.evidence) if self.finding else {}
+
+
+class _Failed(Exception):
+    def __init__(self, outcome: FetchFailed) -> None:
+        super().__init__(outcome.message)
+        self.outcome = outcome
+
+
+def fetch(
+    context: Context,
+    name: str,
+    files: Sequence[FileRecord],
+    dest: Path,
+    *,
+    peers: Sequence[str] = (),
+    from_store: bool = True,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> Fetched | FetchFailed:
+    """Bring `files` below `dest`. `peers`: `http://ip:port`, tried in order before the store.
+
+    Raises StoreProblem where the store cannot be asked, Cancelled.
+    """
+    stop = threading.Event()
+
+    def one(file: FileRecord) -> tuple[str, int]:
+        check_cancel(stop)
+        try:
+            return _fetch_one(context, name, file, dest, peers, from_store, progress, cancel)
+        except BaseException:
+            stop.set()
+            raise
+
+    try:
+        ordered = sorted(files, key=lambda file: -file.size)
+        if context.workers <= 1:
+            got = [one(file) for file in ordered]
+        else:
+            with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-fetch") as pool:
+                futures = [pool.submit(one, file) for file in ordered]
+                errors = [error for each in futures if (error := each.exception()) is not None]
+                errors.sort(key=lambda error: isinstance(error, Cancelled))
+                if errors:
+                    raise errors[0]
+                got = [each.result() for each in futures]
+        for directory in {(dest / file.path).parent for file in files} | {dest}:
+            fsync_directory(directory)
+    except _Failed as failed:
+        return failed.outcome
+    except OSError as error:
+        return _disk(error, dest)
+    total = {
+        source: sum(size for where, size in got if where == source)
+        for source in ("peer", "store", "kept")
+    }
+    return Fetched(len(got), total["peer"], total["store"], total["kept"])
+
+
+def _fetch_one(
+    context: Context,
+    name: str,
+    file: FileRecord,
+    dest: Path,
+    peers: Sequence[str],
+    from_store: bool,
+    progress: Progress | None,
+    cancel: threading.Event | None,
+) -> tuple[str, int]:
+    try:
+        target = dest / clean_key(file.path)
+    except ValueError:
+        finding = corrupt(file, expected="a path below the directory", got=repr(file.path))
+        raise _Failed(FetchFailed(finding.reason, finding.message, finding)) from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    same_size = target.is_file() and target.stat().st_size == file.size
+    if same_size and hash_file(target, cancel=cancel)[1] == file.sha256:
+        return "kept", file.size
+    temporary = target.parent / f".rtj-{uuid.uuid4().hex}"
+    try:
+        source = "store"
+        if any(_from_peer(peer, name, file, temporary, progress, cancel) for peer in peers):
+            source = "peer"
+        elif from_store:
+            _from_store(context, file, temporary, progress, cancel)
+        else:
+            raise _Failed(
+                FetchFailed(
+                    Reason.RESTORE_FAILED,
+                    f"{file.path} of {name} is not in the store yet and none of {len(peers)} "
+                    "peers gave it whole",
+                )
+            )
+        os.chmod(temporary, file.mode & 0o7777)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return source, file.size
+
+
+def _from_store(
+    context: Context,
+    file: FileRecord,
+    path: Path,
+    progress: Progress | None,
+    cancel: threading.Event | None,
+) -> None:
+    try:
+        context.store.download(
+            context.full(file.key),
+            path,
+            size=file.size,
+            sha256=file.sha256,
+            progress=progress,
+            cancel=cancel,
+        )
+    except ObjectMissing:
+        finding = missing(file)
+    except ContentMismatch as error:
+        finding = corrupt(file, expected=error.expected, got=error.got)
+    else:
+        return
+    raise _Failed(FetchFailed(finding.reason, finding.message, finding))
+
+
+def _from_peer(
+    peer: str,
+    name: str,
+    file: FileRecord,
+    path: Path,
+    progress: Progress | None,
+    cancel: threading.Event | None,
+) -> bool:
+    """True where the peer gave exactly the expected bytes. A slow or broken peer is no error."""
+    url = f"{peer}{PATH_SAVES}/{name}/files/{urllib.parse.quote(file.path)}"
+    digest, count = hashlib.sha256(), 0
+    try:
+        # The pod network, never a proxy of the environment.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        answer = opener.open(url, timeout=_PEER_TIMEOUT_S)
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    with answer, path.open("wb") as out:
+        while count <= file.size:
+            check_cancel(cancel)
+            try:
+                block = answer.read(BLOCK)
+            except (OSError, http.client.HTTPException):
+                break
+            if not block:
+                break
+            digest.update(block)
+            count += len(block)
+            out.write(block)
+            if progress:
+                progress(len(block))
+        if (count, digest.hexdigest()) == (file.size, file.sha256):
+            out.flush()
+            os.fsync(out.fileno())
+            return True
+    if progress:
+        progress(-count)
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _disk(error: OSError, dest: Path) -> FetchFailed:
+    if error.errno in _FULL:
+        return FetchFailed(Reason.DISK_FULL, f"{dest}: no space left: enlarge the volume")
+    if error.errno in _READ_ONLY:
+        return FetchFailed(
+            Reason.DIRECTORY_READ_ONLY,
+            f"{dest}: {error.strerror}: mount the checkpoint volume writable for the sidecar",
+        )
+    return FetchFailed(Reason.RESTORE_FAILED, f"{dest}: {error}")

@@ -1,0 +1,138 @@
+"""One look at all records of a run, as plain data.
+
+Read in this order: fences, ships, parts, manifests, marks; what is written meanwhile may be missed
+but never makes a record appear without those it rests on. Judges nothing: see `lineage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.records import (
+    FenceRecord,
+    ManifestRecord,
+    MarkKind,
+    MarkRecord,
+    Outcome,
+    PartRecord,
+    ShipRecord,
+)
+from rtj_sidecar.stores.base import StoreProblem
+
+CONDEMNING = (MarkKind.INVALID, MarkKind.POISON, MarkKind.DROPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`ships` and `parts` hold what has no readable manifest; `broken`: key -> what is wrong."""
+
+    fences: tuple[FenceRecord, ...] = ()
+    ships: Mapping[SaveId, ShipRecord] = field(default_factory=dict)
+    parts: Mapping[SaveId, Mapping[int, PartRecord]] = field(default_factory=dict)
+    manifests: Mapping[SaveId, ManifestRecord] = field(default_factory=dict)
+    marks: Mapping[SaveId, tuple[MarkRecord, ...]] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    named: frozenset[SaveId] = frozenset()
+    """Every save that any record bears, deleted ones included: their numbers are used up."""
+
+    @property
+    def highest(self) -> int:
+        return self.fences[-1].fence if self.fences else 0
+
+    @property
+    def complete(self) -> bool:
+        """The newest fence says that its job succeeded."""
+        return bool(self.fences) and self.fences[-1].outcome == Outcome.COMPLETE
+
+    @property
+    def ever_durable(self) -> bool:
+        """Some save was committed once, on whatever branch."""
+        return bool(self.manifests) or any(
+            mark.kind == MarkKind.DELETED for marks in self.marks.values() for mark in marks
+        )
+
+    def fence(self, number: int) -> FenceRecord | None:
+        return next((record for record in self.fences if record.fence == number), None)
+
+    def before(self, number: int) -> int | None:
+        """The next lower fence that exists."""
+        lower = [record.fence for record in self.fences if record.fence < number]
+        return lower[-1] if lower else None
+
+    def condemned(self, save: SaveId) -> MarkRecord | None:
+        """The mark that forbids to resume from it, if any."""
+        return next((m for m in self.marks.get(save, ()) if m.kind in CONDEMNING), None)
+
+    def deleted(self, save: SaveId) -> bool:
+        return any(mark.kind == MarkKind.DELETED for mark in self.marks.get(save, ()))
+
+    def next_n(self, fence: int) -> int:
+        """The first number that no save of that fence bears."""
+        return max((save.n for save in self.named if save.fence == fence), default=0) + 1
+
+
+def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None = None) -> History:
+    """`cache` keeps manifests between calls: they never change."""
+    cache = {} if cache is None else cache
+    fences = sorted(
+        number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
+    )
+    ships = _ids(context, keys.SHIPS, keys.parse_ship)
+    parts = [found for key in context.keys(keys.PARTS) if (found := keys.parse_part(key))]
+    manifests = _ids(context, keys.MANIFESTS, keys.parse_manifest)
+    marks = [found for key in context.keys(keys.MARKS) if (found := keys.parse_mark(key))]
+
+    fence_records = context.map(
+        lambda number: context.read(keys.fence_key(number), FenceRecord), fences
+    )
+    broken: dict[str, str] = {}
+
+    def manifest(save: SaveId) -> tuple[SaveId, ManifestRecord | None]:
+        if save not in cache:
+            try:
+                read = context.read(keys.manifest_key(save), ManifestRecord)
+            except StoreProblem as problem:
+                if problem.transient:
+                    raise
+                broken[keys.manifest_key(save)] = problem.message
+                return save, None
+            if read is None:
+                return save, None
+            cache[save] = read[0]
+        return save, cache[save]
+
+    committed = {save: record for save, record in context.map(manifest, manifests) if record}
+    pending = [save for save in ships if save not in committed]
+    ship_records = context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), pending)
+    wanted = [(save, rank) for save, rank in parts if save not in committed]
+    part_records = context.map(
+        lambda at: context.read(keys.part_key(at[0], at[1]), PartRecord), wanted
+    )
+    mark_records = context.map(
+        lambda at: context.read(keys.mark_key(at[0], at[1]), MarkRecord), sorted(marks)
+    )
+    found_parts: dict[SaveId, dict[int, PartRecord]] = {}
+    for (save, rank), part in zip(wanted, part_records, strict=True):
+        if part is not None:
+            found_parts.setdefault(save, {})[rank] = part[0]
+    found_marks: dict[SaveId, tuple[MarkRecord, ...]] = {}
+    for (save, _), mark in zip(sorted(marks), mark_records, strict=True):
+        if mark is not None:
+            found_marks[save] = (*found_marks.get(save, ()), mark[0])
+    return History(
+        fences=tuple(found[0] for found in fence_records if found is not None),
+        ships={s: found[0] for s, found in zip(pending, ship_records, strict=True) if found},
+        parts=found_parts,
+        manifests=committed,
+        marks=found_marks,
+        broken=broken,
+        named=frozenset([*ships, *manifests, *(save for save, _ in marks)]),
+    )
+
+
+def _ids(context: Context, prefix: str, parse: Callable[[str], SaveId | None]) -> list[SaveId]:
+    return sorted(found for key in context.keys(prefix) if (found := parse(key)) is not None)

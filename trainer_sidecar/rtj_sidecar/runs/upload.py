@@ -1,0 +1,199 @@
+"""One rank's share of a ship: its files to the store, then its part record.
+
+The part is written last, so a part in the store means that every byte of it is there. Ends without
+a part when a file is not what it was. Must never write a key that a part already names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.records import FileRecord, PartRecord, SaveFacts, ShipRecord
+from rtj_sidecar.runs.ships import answer, read_part
+from rtj_sidecar.stores.base import Cancelled, Progress, SourceChanged, check_cancel
+from rtj_sidecar.stores.local import hash_file
+
+_FILES_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file of a pinned save. `path` as the trainer sees it, relative; `source` the pin."""
+
+    path: str
+    source: Path
+    size: int
+    mode: int
+    alias: bool = False
+
+
+def upload_part(
+    context: Context,
+    ship: ShipRecord,
+    *,
+    files: Sequence[LocalFile],
+    save: SaveFacts,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> PartRecord:
+    """Upload and answer. What this rank answered before stands and nothing is sent again.
+
+    Raises SourceChanged (also for a file that is gone or has another size), Cancelled,
+    StoreProblem.
+    """
+    at = SaveId(ship.fence, ship.n)
+    if (there := read_part(context, at, context.rank)) is not None:
+        return there
+    stop = threading.Event()
+
+    def send(file: LocalFile) -> FileRecord:
+        check_cancel(cancel)
+        check_cancel(stop)
+        try:
+            return _send(context, ship, file, progress=progress, cancel=cancel)
+        except BaseException:
+            stop.set()
+            raise
+
+    # Files that others have too come last: by then those are there and need not be sent again.
+    shared = set(ship.contested)
+    primaries = [file for file in files if not file.alias and file.path not in shared]
+    rest = [file for file in files if not file.alias and file.path in shared]
+    sent: list[FileRecord] = []
+    for group in (primaries, rest):
+        group = sorted(group, key=lambda file: -file.size)
+        if context.workers <= 1:
+            sent += [send(file) for file in group]
+            continue
+        with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-upload") as pool:
+            sent += _results(pool, send, group)
+    sources = {file.path: file for file in files}
+    for file in (file for file in files if file.alias):
+        sent.append(_same_bytes(file, sent, sources, progress) or send(file))
+    return answer(
+        context,
+        PartRecord(
+            fence=ship.fence,
+            n=ship.n,
+            rank=context.rank,
+            files=sorted(sent, key=lambda record: record.path),
+            save=save,
+            written_at=context.now(),
+        ),
+    )
+
+
+def _results(
+    pool: ThreadPoolExecutor,
+    send: Callable[[LocalFile], FileRecord],
+    group: list[LocalFile],
+) -> list[FileRecord]:
+    futures = [pool.submit(send, file) for file in group]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in errors:
+        # A cancelled one was stopped by the one that failed: that one tells why.
+        if not isinstance(error, Cancelled):
+            raise error
+    if errors:
+        raise errors[0]
+    return [future.result() for future in futures]
+
+
+def _send(
+    context: Context,
+    ship: ShipRecord,
+    file: LocalFile,
+    *,
+    progress: Progress | None,
+    cancel: threading.Event | None,
+) -> FileRecord:
+    rank: int | None = None
+    if file.path in ship.contested and context.rank != min(ship.expected, default=context.rank):
+        rank = context.rank
+    elif context.rank not in ship.expected:
+        # The holder did not know of us when it named the ship: keep out of the others' way.
+        rank = context.rank
+    with _vanished(file):
+        if rank is not None and (there := _stored(context, ship, file, cancel)) is not None:
+            if progress:
+                progress(file.size)
+            return there
+        key = keys.data_key(ship.name, file.path, rank=rank)
+        done = context.store.upload_file(
+            context.full(key), file.source, progress=progress, cancel=cancel
+        )
+    if done.size != file.size:
+        raise SourceChanged(file.path, f"has {done.size} bytes, had {file.size} when pinned")
+    return FileRecord(
+        path=file.path,
+        key=key,
+        size=done.size,
+        sha256=done.sha256,
+        crc64nvme=done.crc64nvme,
+        mode=file.mode & 0o7777,
+        alias=file.alias,
+        etag=done.etag,
+    )
+
+
+def _stored(
+    context: Context, ship: ShipRecord, file: LocalFile, cancel: threading.Event | None
+) -> FileRecord | None:
+    """The lowest rank's object, where the store itself says that it holds our very bytes."""
+    key = keys.data_key(ship.name, file.path)
+    head = context.store.head(context.full(key))
+    if head is None or head.crc64nvme is None or head.size != file.size:
+        return None
+    size, sha256, crc64nvme = hash_file(file.source, cancel=cancel)
+    if (size, crc64nvme) != (head.size, head.crc64nvme):
+        return None
+    return FileRecord(
+        path=file.path,
+        key=key,
+        size=size,
+        sha256=sha256,
+        crc64nvme=crc64nvme,
+        mode=file.mode & 0o7777,
+        etag=head.etag,
+    )
+
+
+def _same_bytes(
+    file: LocalFile,
+    sent: list[FileRecord],
+    sources: dict[str, LocalFile],
+    progress: Progress | None,
+) -> FileRecord | None:
+    """An alias (`last.pt`) that is the same inode, or has the same bytes, as a file just sent."""
+    same_size = [record for record in sent if record.size == file.size]
+    if not same_size:
+        return None
+    with _vanished(file):
+        for record in same_size:
+            if sources[record.path].source.samefile(file.source):
+                break
+        else:
+            _, sha256, _ = hash_file(file.source)
+            equal = [record for record in same_size if record.sha256 == sha256]
+            if not equal:
+                return None
+            record = equal[0]
+    if progress:
+        progress(file.size)
+    return record.model_copy(update={"path": file.path, "mode": file.mode & 0o7777, "alias": True})
+
+
+@contextlib.contextmanager
+def _vanished(file: LocalFile) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SourceChanged(file.path, f"cannot be read any more: {error}") from error

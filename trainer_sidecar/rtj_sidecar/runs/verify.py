@@ -1,0 +1,92 @@
+"""Is what the store holds still what was written there?
+
+The record made in the pass that read the bytes is the truth; the store's own checksum only proves
+what it was last given, so an object put again with other bytes shows by a CRC64NVME or ETag that
+is not the recorded one. Where neither tells, the bytes are read. Never changes anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.records import FileRecord
+from rtj_sidecar.stores.base import ObjectMissing
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with one file of a save in the store."""
+
+    reason: Reason
+    path: str
+    key: str
+    expected: str
+    got: str
+
+    @property
+    def message(self) -> str:
+        return f"{self.path} ({self.key}): expected {self.expected}, got {self.got}"
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        return {"file": self.path, "key": self.key, "expected": self.expected, "got": self.got}
+
+
+def missing(file: FileRecord) -> Finding:
+    return Finding(
+        Reason.CHECKPOINT_OBJECT_MISSING,
+        file.path,
+        file.key,
+        f"{file.size} bytes with SHA-256 {file.sha256}",
+        "no object",
+    )
+
+
+def corrupt(file: FileRecord, *, expected: str, got: str) -> Finding:
+    return Finding(Reason.CHECKPOINT_CORRUPT, file.path, file.key, expected, got)
+
+
+def check_files(
+    context: Context,
+    files: Sequence[FileRecord],
+    *,
+    read_all: bool = False,
+    cancel: threading.Event | None = None,
+) -> list[Finding]:
+    """What is wrong, in the order of `files`; empty where all is well.
+
+    With `read_all` every byte is read. Raises StoreProblem, Cancelled: unknown is not bad.
+    """
+    by_key = {file.key: file for file in files}
+    found = context.map(
+        lambda file: _check(context, file, read_all=read_all, cancel=cancel), by_key.values()
+    )
+    return [finding for finding in found if finding is not None]
+
+
+def _check(
+    context: Context, file: FileRecord, *, read_all: bool, cancel: threading.Event | None
+) -> Finding | None:
+    head = context.store.head(context.full(file.key))
+    if head is None:
+        return missing(file)
+    if head.size != file.size:
+        return corrupt(file, expected=f"{file.size} bytes", got=f"{head.size} bytes")
+    if head.crc64nvme is not None and head.crc64nvme != file.crc64nvme:
+        return corrupt(
+            file, expected=f"CRC64NVME {file.crc64nvme}", got=f"CRC64NVME {head.crc64nvme}"
+        )
+    if not read_all and (head.crc64nvme is not None or head.etag == file.etag):
+        return None
+    try:
+        got = context.store.sha256(context.full(file.key), cancel=cancel)
+    except ObjectMissing:
+        return missing(file)
+    if got == file.sha256:
+        return None
+    return corrupt(file, expected=f"SHA-256 {file.sha256}", got=f"SHA-256 {got}")

@@ -1,0 +1,107 @@
+"""Before a save is offered, it is proved whole; a bad one is marked, and the next older tried.
+
+What every pod has pinned was proved where it lies. What has to come from the store is fetched right
+away into the hidden directory that restore takes it from, so its bytes are read once. Must never
+mark because the store could not be asked: unknown is not bad.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from rtj_api.wire import Candidate
+
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.fetch import FetchFailed, fetch
+from rtj_sidecar.runs.marks import mark
+from rtj_sidecar.runs.records import FileRecord, ManifestRecord, MarkKind
+from rtj_sidecar.runs.verify import Finding, check_files
+from rtj_sidecar.stores.base import Progress, StoreProblem
+
+
+def vet(
+    context: Context,
+    candidates: Sequence[Candidate],
+    *,
+    manifest_of: Callable[[str], ManifestRecord | None],
+    pinned: Collection[str],
+    incoming: Path | None,
+    fence: int | None,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> list[Candidate]:
+    """The candidates in the same order, up to the first proved one judged, bad ones `invalid`.
+
+    A weights-only save that is proved does not end the search. Raises StoreProblem, Cancelled.
+    """
+    judged: list[Candidate] = []
+    proved = False
+    for candidate in candidates:
+        if proved or candidate.invalid is not None or not candidate.durable:
+            judged.append(candidate)
+            continue
+        manifest = manifest_of(candidate.name)
+        save = keys.parse_name(candidate.name)
+        if manifest is None or save is None:
+            judged.append(candidate)
+            continue
+        finding = _judge(
+            context,
+            manifest,
+            deep_into=None if candidate.name in pinned else incoming,
+            progress=progress,
+            cancel=cancel,
+        )
+        if finding is None:
+            judged.append(candidate)
+            proved = candidate.full_state is not False
+            continue
+        mark(
+            context,
+            save,
+            kind=MarkKind.INVALID,
+            reason=finding.reason,
+            message=f"{candidate.name}: {finding.message}",
+            evidence=finding.evidence,
+            fence=fence,
+        )
+        judged.append(candidate.model_copy(update={"invalid": str(finding.reason)}))
+    return judged
+
+
+def wanted_by(manifest: ManifestRecord, rank: int) -> list[FileRecord]:
+    """What that rank restores: everything but other ranks' own versions."""
+    return [file for file in manifest.files if file.ranks is None or rank in file.ranks]
+
+
+def _judge(
+    context: Context,
+    manifest: ManifestRecord,
+    *,
+    deep_into: Path | None,
+    progress: Progress | None,
+    cancel: threading.Event | None,
+) -> Finding | None:
+    findings = check_files(context, manifest.files, cancel=cancel)
+    if findings or deep_into is None:
+        return findings[0] if findings else None
+    mine = wanted_by(manifest, context.rank)
+    outcome = fetch(
+        context,
+        manifest.name,
+        mine,
+        deep_into / manifest.name,
+        progress=progress,
+        cancel=cancel,
+    )
+    if isinstance(outcome, FetchFailed):
+        if outcome.finding is not None:
+            return outcome.finding
+        # This pod's disk, not the save: say so instead of condemning it.
+        raise StoreProblem(outcome.reason, outcome.message, transient=True)
+    others = [file for file in manifest.files if file not in mine]
+    findings = check_files(context, others, read_all=True, cancel=cancel)
+    return findings[0] if findings else None
