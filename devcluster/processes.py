@@ -32,10 +32,16 @@ class Process:
     pid: int
     start: int
     log: str
+    boot: str = ""
 
     @property
     def alive(self) -> bool:
-        return start_time(self.pid) == self.start
+        return self.boot in ("", boot_id()) and start_time(self.pid) == self.start
+
+
+def boot_id() -> str:
+    """Of this boot of the machine: ticks and pids begin anew with each."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_time(pid: int) -> int | None:
@@ -80,7 +86,7 @@ def spawn(
     start = start_time(pid)
     if start is None:
         raise ProcessError(f"{name} ended at once; last lines of {log}:\n{tail(log)}")
-    return Process(name, pid, start, str(log))
+    return Process(name, pid, start, str(log), boot_id())
 
 
 def kill(process: Process, *, timeout: float = 20) -> None:

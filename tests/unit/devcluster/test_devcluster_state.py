@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.processes import Process, ProcessError, Registry, kill, start_time, wait_until
+from devcluster.processes import (
+    Process,
+    ProcessError,
+    Registry,
+    boot_id,
+    kill,
+    start_time,
+    wait_until,
+)
 from devcluster.state import RECORD, Spec, StateError, free_slot, locked, names, read, write
 
 SPEC = Spec("x", 3, nodes=2, gpus=4, audit=True, kcm_args=("--v=2",))
@@ -78,6 +86,8 @@ def test_a_reused_pid_is_another_process(sleeper: subprocess.Popen) -> None:
     stranger = replace(ours, start=ours.start - 1)
     assert ours.alive
     assert not stranger.alive
+    assert replace(ours, boot=boot_id()).alive
+    assert not replace(ours, boot="of another boot").alive
     kill(stranger)
     assert sleeper.poll() is None
     kill(ours)
