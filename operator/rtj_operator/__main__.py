@@ -95,6 +95,7 @@ async def run(settings: Settings, *, version: str) -> None:
             metrics=metrics,
             pulse=pulse,
             instance=settings.instance,
+            sees_all_jobs=not settings.namespaces,
         )
         for web, port in (
             (health_app(pulse=pulse, queue=app.queue), settings.health_port),

@@ -21,6 +21,7 @@ from rtj_operator.shell.health import Pulse
 from rtj_operator.shell.metrics import OperatorMetrics, QueueGauges
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.observe import Observer
+from rtj_operator.shell.owners import FenceOwners
 from rtj_operator.shell.queue import KeyQueue
 from rtj_operator.shell.reconcile import RESYNC_SECONDS, Decide, Reconciler
 from rtj_operator.shell.reports import Reports
@@ -44,6 +45,7 @@ class App:
         metrics: OperatorMetrics,
         pulse: Pulse,
         instance: str,
+        sees_all_jobs: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.login = login
@@ -58,7 +60,15 @@ class App:
         self._recorder = Recorder(cluster, instance=instance, clock=clock)
         self.reconciler = Reconciler(
             queue=self.queue,
-            observer=Observer(cluster, nodes=self._nodes, reports=self.reports, clock=clock),
+            observer=Observer(
+                cluster,
+                nodes=self._nodes,
+                owners=FenceOwners(
+                    cluster, cluster_uid=pods.cluster_uid, sees_all=sees_all_jobs, clock=clock
+                ),
+                reports=self.reports,
+                clock=clock,
+            ),
             applier=Applier(cluster, settings=pods, clock=clock),
             decide=decide,
             recorder=self._recorder,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rtj_api import contract
+from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.observed import JobKey, Observed, Rejection
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
 from rtj_operator.core.pods import PodSettings, desired_pod
@@ -101,6 +102,7 @@ class Applier:
             made_in=action.made_in,
             settings=self._settings,
         )
+        manifest = keep_off(manifest, action.avoid_nodes)
         try:
             return await self._cluster.create_pod(manifest)
         except ApiError as error:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from rtj_operator.core.observed import JobKey, Observed, PodView, Rejection, ReportView
 from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
+from rtj_operator.shell.owners import FenceOwners
 from rtj_operator.shell.reports import Endpoint, Reports
 from rtj_operator.shell.views import controller_uid, job_view, pod_view, status_port_of
 
@@ -40,9 +41,16 @@ class Observer:
     """`clock` gives Unix seconds."""
 
     def __init__(
-        self, cluster: Cluster, *, nodes: Nodes, reports: Reports, clock: Callable[[], float]
+        self,
+        cluster: Cluster,
+        *,
+        nodes: Nodes,
+        owners: FenceOwners,
+        reports: Reports,
+        clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
+        self._owners = owners
         self._nodes = nodes
         self._reports = reports
         self._clock = clock
@@ -81,6 +89,7 @@ class Observer:
             (pod.node for pod in ours if pod.node),
             in_doubt=any(_is_silent(reports.get(pod.uid)) for pod in ours),
         )
+        owner_lives = await self._owners.lives(reports.values(), job_uid=job.uid)
         return Observed(
             now=self._clock(),
             job=job,
@@ -91,6 +100,7 @@ class Observer:
             reports=self._reports.views(key),
             stale_lease_share=self._nodes.stale_share(),
             rejections=dict(self._rejections.get(key, {})),
+            owner_lives=owner_lives,
         )
 
     def rejected(self, key: JobKey, *, pod: str, rejection: Rejection) -> None:

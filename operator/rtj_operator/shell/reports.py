@@ -164,7 +164,7 @@ class Reports:
         poller.view = replace(
             before,
             report=report,
-            received_at=now,
+            received_at=before.received_at if is_same(before.report, report) else now,
             connected=True,
             last_contact=now,
             disconnected_since=None,
@@ -200,11 +200,17 @@ def parse_report(body: bytes, *, endpoint: Endpoint) -> wire.Report:
     return report
 
 
+def is_same(before: wire.Report | None, after: wire.Report) -> bool:
+    return (
+        before is not None and before.boot_id == after.boot_id and before.sequence == after.sequence
+    )
+
+
 def is_news(before: wire.Report | None, after: wire.Report) -> bool:
     """Whether something changed that a decision may depend on."""
     if before is None:
         return True
-    if before.boot_id == after.boot_id and before.sequence == after.sequence:
+    if is_same(before, after):
         return False
     if before.progress.first_step_at != after.progress.first_step_at:
         return True

@@ -85,9 +85,11 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         template_hash=manifests.template_hash(spec),
         shared_directory=shared,
         suspend=spec.suspend,
-        on_no_valid=str(spec.checkpoint.on_no_valid),
+        scratch_if_none_valid=(
+            spec.checkpoint.on_no_valid == v1alpha1.OnNoValid.START_FROM_SCRATCH
+        ),
         max_restarts=spec.recovery.max_restarts,
-        backoff_base_seconds=spec.recovery.backoff.initial_seconds,
+        backoff_initial_seconds=spec.recovery.backoff.initial_seconds,
         backoff_max_seconds=spec.recovery.backoff.max_seconds,
         trainer_grace_seconds=manifests.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,

@@ -68,9 +68,7 @@ def test_taking_a_key_forgets_its_wish(queue: KeyQueue[str], clock: Clock) -> No
     assert queue.take() is None
 
 
-def test_a_wish_that_falls_due_while_active_runs_after(
-    queue: KeyQueue[str], clock: Clock
-) -> None:
+def test_a_wish_that_falls_due_while_active_runs_after(queue: KeyQueue[str], clock: Clock) -> None:
     queue.add("a")
     queue.take()
     queue.add_at("a", 101)

@@ -1,0 +1,59 @@
+"""Whether the job that holds a run's fence still exists: may it be claimed over?
+
+Must never say that a job has ended which merely could not be seen: of another cluster, or of a
+namespace that this operator does not serve, nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from rtj_operator.core.observed import ReportView
+from rtj_operator.shell.api import Cluster
+
+LIST_SECONDS = 5.0
+
+
+class FenceOwners:
+    """`sees_all`: jobs of all namespaces are listed. `clock` gives Unix seconds."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        cluster_uid: str,
+        sees_all: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._cluster_uid = cluster_uid
+        self._sees_all = sees_all
+        self._clock = clock
+        self._uids: frozenset[str] = frozenset()
+        self._read_at: float | None = None
+
+    async def lives(self, reports: Iterable[ReportView], *, job_uid: str) -> Mapping[str, bool]:
+        """By owner ("<clusterUID>/<jobUID>") that these reports name and that is not this job."""
+        named = {
+            view.report.fence_owner
+            for view in reports
+            if view.report is not None and view.report.fence_owner
+        }
+        strangers = {
+            owner: uid
+            for owner in named
+            for cluster, _, uid in [owner.partition("/")]
+            if cluster == self._cluster_uid and uid and uid != job_uid
+        }
+        if not strangers:
+            return {}
+        await self._read()
+        found = {owner: uid in self._uids for owner, uid in strangers.items()}
+        return {owner: lives for owner, lives in found.items() if lives or self._sees_all}
+
+    async def _read(self) -> None:
+        now = self._clock()
+        if self._read_at is None or now - self._read_at > LIST_SECONDS:
+            jobs = await self._cluster.list_jobs()
+            self._uids = frozenset(job["metadata"]["uid"] for job in jobs)
+            self._read_at = now
