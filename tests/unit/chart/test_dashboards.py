@@ -20,7 +20,7 @@ from kit import tools
 from kit.chart import CHART
 from rtj_api.status import JobPhase
 
-BUILD = CHART.parent / "dashboards" / "build.py"
+GENERATE = CHART.parent / "dashboards" / "generate.py"
 RULES = CHART / "files" / "rules.yaml"
 BOARDS = {path.name: json.loads(path.read_text()) for path in CHART.glob("files/dashboards/*.json")}
 CORE_PANELS = {"stat", "timeseries", "state-timeline", "table", "row", "heatmap", "gauge"}
@@ -47,7 +47,7 @@ def expressions(board: dict[str, Any]) -> list[str]:
 
 def test_they_are_what_the_source_says() -> None:
     done = subprocess.run(
-        [sys.executable, BUILD, "--check"], text=True, capture_output=True, check=False
+        [sys.executable, GENERATE, "--check"], text=True, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert BOARDS

@@ -1,4 +1,4 @@
-"""Write the dashboards as JSON into the chart: `python charts/dashboards/build.py [--check]`.
+"""Write the dashboards as JSON into the chart: `python charts/dashboards/generate.py [--check]`.
 
 The JSON is committed, for a user of the chart has no Python; `--check` fails when it is not what
 the source says. Nothing else may write these files.
@@ -28,7 +28,7 @@ def rendered() -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="charts/dashboards/build.py")
+    parser = argparse.ArgumentParser(prog="charts/dashboards/generate.py")
     parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
     check = parser.parse_args(arguments).check
     wanted = rendered()
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     if check and (stale or different):
         names = ", ".join(sorted(stale | different))
-        print(f"{names}: not what the source says: run charts/dashboards/build.py", file=sys.stderr)
+        print(f"{names}: not what the source says: run charts/dashboards/generate.py", file=sys.stderr)
         return 1
     for name in stale:
         (OUT / name).unlink()
