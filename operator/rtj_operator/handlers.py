@@ -87,6 +87,8 @@ async def watch(
         registry=registry_of(hints),
         settings=settings(),
         standalone=True,
+        # kopf would look the user's name up, and a container's uid has none.
+        identity="rtj-operator",  # type: ignore[arg-type]
         clusterwide=not namespaces,
         namespaces=namespaces,
         stop_flag=stop,

@@ -106,6 +106,7 @@ def stack(
             say(f"S3 server at {s3.endpoint}")
             say("operator by Helm")
             install(
+                kubectl=facts["kubectl"],
                 kubeconfig=facts["kubeconfig"],
                 operator_image=operator.reference,
                 sidecar_image=sidecar.reference,
@@ -121,7 +122,12 @@ def stack(
 
 
 def install(
-    *, kubeconfig: str, operator_image: str, sidecar_image: str, values: tuple[str, ...] = ()
+    *,
+    kubectl: str,
+    kubeconfig: str,
+    operator_image: str,
+    sidecar_image: str,
+    values: tuple[str, ...] = (),
 ) -> None:
     """`helm upgrade --install`, as a user does it; raises with what helm said."""
     repository, _, tag = operator_image.rpartition(":")
@@ -141,7 +147,9 @@ def install(
     environment = {**os.environ, "KUBECONFIG": kubeconfig}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
-        raise RuntimeError(f"helm could not install the operator: {done.stderr.strip()}")
+        there = Kube(kubectl=kubectl, kubeconfig=kubeconfig, namespace=OPERATOR_NAMESPACE)
+        log = there.run("logs", f"-lapp.kubernetes.io/instance={RELEASE}", check=False)
+        raise RuntimeError(f"helm could not install the operator: {done.stderr.strip()}\n{log}")
 
 
 def with_namespace(made: Stack, namespace: str) -> Stack:
