@@ -143,7 +143,7 @@ def apply_restore(
         made = [_set_aside(root, path, attempt) for path in plan.quarantine]
         # The files that stay first: a crash between two renames then leaves work to place, and
         # the next run gives all files one new time again.
-        stamp = time.time_ns()
+        stamp = max(time.time_ns(), plan.after_ns + 1_000_000_000)
         for path in plan.touch:
             os.utime(root / path, ns=(stamp, stamp), follow_symlinks=False)
         for file in plan.place:

@@ -71,6 +71,8 @@ class RestorePlan:
     touch: tuple[str, ...]
     """Files whose mtime is set to now, all alike, so that the chosen save is the newest. Newest
     first, so that a commit marker never looks older than what it marks, wherever we are stopped."""
+    after_ns: int
+    """The newest mtime among the saves that stay: a clock that went back must not hide ours."""
 
     @property
     def bytes_to_fetch(self) -> int:
@@ -112,6 +114,7 @@ def plan_restore(
         else:
             fetch.append(file)
     moved = _quarantined(snapshot, verdicts, chosen, set(wanted), {f.path for f in place})
+    rival = _newest_rival(snapshot, set(wanted), moved)
     return RestorePlan(
         root_key=chosen.root_key,
         valid=tuple(sorted(valid)),
@@ -120,7 +123,8 @@ def plan_restore(
         place=tuple(place),
         quarantine=_outermost(moved),
         pointers=_pointers(snapshot, chosen, moved),
-        touch=_touch(snapshot, set(wanted), {f.path for f in place}, moved),
+        touch=_touch(snapshot, set(wanted), {f.path for f in place}, rival),
+        after_ns=rival,
     )
 
 
@@ -214,26 +218,26 @@ def _relative(path: str, directory: str) -> str:
     return "/".join([".."] * len(base) + parts)
 
 
-def _touch(
-    snapshot: Snapshot, wanted: set[str], place: set[str], moved: set[str]
-) -> tuple[str, ...]:
-    """Files of the save that stay, if one is placed or a save that stays looks as new as it."""
+def _newest_rival(snapshot: Snapshot, wanted: set[str], moved: set[str]) -> int:
+    """The newest mtime of a save that stays beside the chosen one; 0 where there is none."""
     leaving = _outermost(moved)
-    oldest = min((e.mtime_ns for e in snapshot.files if e.path in wanted), default=None)
-    rival = max(
-        (
-            entry.mtime_ns
-            for save in snapshot.saves
-            for entry in save.all_files
-            if entry.path not in wanted and not _below(entry.path, leaving)
-        ),
-        default=None,
-    )
-    late = oldest is not None and rival is not None and rival >= oldest
+    times = [
+        entry.mtime_ns
+        for save in snapshot.saves
+        for entry in save.all_files
+        if entry.path not in wanted and not _below(entry.path, leaving)
+    ]
+    return max(times, default=0)
+
+
+def _touch(snapshot: Snapshot, wanted: set[str], place: set[str], rival: int) -> tuple[str, ...]:
+    """Files of the save that stay, if one is placed or a save that stays looks as new as it."""
+    here = [entry for entry in snapshot.files if entry.path in wanted]
+    late = any(entry.mtime_ns <= rival for entry in here)
     if not (place & wanted or late):
         return ()
-    here = [e for e in snapshot.files if e.path in wanted and e.path not in place]
-    return tuple(e.path for e in sorted(here, key=lambda e: (-e.mtime_ns, e.path)))
+    staying = [entry for entry in here if entry.path not in place]
+    return tuple(e.path for e in sorted(staying, key=lambda e: (-e.mtime_ns, e.path)))
 
 
 def _parents(path: str) -> set[str]:

@@ -30,10 +30,12 @@ def check_file(window: Window, buffer: bytearray, *, name: str, caps: Caps) -> F
         return FileCheck("zip", True, f"{len(archive.members)} members", facts={"crc": checked})
     if head.startswith(torchzip.LEGACY_MAGIC):
         return torchzip.peek_legacy(window, caps=caps)
-    if name.endswith((".pt", ".pth", ".ckpt")):
-        if not head or not any(head):
-            raise MalformedError("it is empty or begins with zeros", reason=Reason.TRUNCATED)
-        return FileCheck("unknown", None, "no format that can check itself")
+    if name.endswith((".pt", ".pth", ".ckpt")) and (
+        not any(head)
+        or torchzip.ZIP_MAGIC.startswith(head)
+        or torchzip.LEGACY_MAGIC.startswith(head)
+    ):
+        raise MalformedError("it is empty, cut off or begins with zeros", reason=Reason.TRUNCATED)
     return FileCheck("unknown", None, "no format that can check itself")
 
 

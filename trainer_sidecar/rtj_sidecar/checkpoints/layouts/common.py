@@ -127,8 +127,8 @@ def family_of(save: FoundSave) -> tuple[str, str, bool] | None:
 def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
     """The same file names as the earlier saves all had, and every rank's file where names say so.
 
-    History can only wait for files, so it is the weakest proof: two saves in a row that leave the
-    same file out are believed, because the caller passes the last two sets whatever their verdict.
+    History can only condemn, never prove; and two saves in a row that leave the same file out are
+    believed, because the caller passes the last two sets whatever their verdict.
     """
     ranks = {r for entry in save.files if (r := rank_in(name_of(entry.path))) is not None}
     if ranks and expect.whole:
@@ -150,9 +150,8 @@ def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
             Reason.FILES_MISSING,
             f"{save.root_key}: {_some(missing_names)} is missing, earlier saves had it",
         )
-    if own >= wanted:
-        return GateResult(Gate.SET, True, "the same files as the saves before it")
-    return GateResult(Gate.SET, None, "its file names are not those of the saves before it")
+    same = "the same files as" if own >= wanted else "other file names than"
+    return GateResult(Gate.SET, None, f"{same} the saves before it")
 
 
 def index_problem(
