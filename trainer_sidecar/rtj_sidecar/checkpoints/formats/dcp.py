@@ -100,7 +100,8 @@ def check_shard(
     that is no chain of zips (another serializer) is answered with passed None.
     """
     if not window.size and not slices:
-        return FileCheck("dcp-shard", True, "holds nothing, and nothing is expected in it")
+        known = True if slices is not None else None
+        return FileCheck("dcp-shard", known, "is empty")
     if window.size < 4 or window.read(0, 4) != b"PK\x03\x04":
         if slices is None or all(part.length == 0 for part in slices):
             return FileCheck("dcp-shard", None, "is no chain of zip archives: cannot be checked")

@@ -47,6 +47,11 @@ def inert_call(target: Any, args: Any) -> Any:
     given = args if isinstance(args, tuple) else (args,)
     if name in _DICTS and not given:
         return {}
+    # How protocols below 3 write bytes.
+    if name in ("builtins.bytes", "__builtin__.bytes") and not given:
+        return b""
+    if name == "_codecs.encode" and given and isinstance(given[0], str):
+        return given[0].encode("latin1", "replace")
     if name in _WRAPPERS and len(given) == 1 and isinstance(given[0], tuple | list):
         return given[0]
     if name in _SCALARS and len(given) == 2:
@@ -60,9 +65,6 @@ def _numpy_scalar(dtype: Any, raw: Any) -> Any:
     """The number in a numpy scalar, where its type is a plain integer or float."""
     code = dtype.args[0] if isinstance(dtype, Stub) and dtype.args else None
     shape = _NUMPY.get(code) if isinstance(code, str) else None
-    # Protocol 2 writes bytes as a call of _codecs.encode(text, "latin1").
-    if isinstance(raw, Stub) and raw.name == "_codecs.encode" and isinstance(raw.args[0], str):
-        raw = raw.args[0].encode("latin1", "replace")
     if shape is None or not isinstance(raw, bytes) or len(raw) != struct.calcsize(shape):
         return Stub("numpy-scalar")
     return struct.unpack(shape, raw)[0]

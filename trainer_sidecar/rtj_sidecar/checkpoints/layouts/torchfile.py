@@ -25,6 +25,8 @@ from rtj_sidecar.checkpoints.types import (
 )
 
 _PLAIN = (".pt", ".pth", ".ckpt")
+_MOST_PEEKS = 256
+"""Files of one save that are looked into for facts; all of them are checked when it is judged."""
 
 
 class TorchFileLayout:
@@ -84,7 +86,7 @@ def _save(found: Group, reader: Reader) -> FoundSave:
     facts: dict[str, object] = {}
     full: bool | None = None
     torn = False
-    for entry in found.seeds:
+    for entry in found.seeds[:_MOST_PEEKS]:
         peek = common.peek_of(reader, entry)
         if peek is None or peek.passed is False:
             torn = True
