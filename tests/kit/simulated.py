@@ -120,7 +120,7 @@ class World:
             for i in range(self.spec.replicas + 2):
                 self.nodes[f"node{i}"] = Node(name=f"node{i}", gpus=1, lease_at=self.now)
 
-    # --- handles for tests -----------------------------------------------------------------------
+    # --- handles for tests ----------------------------------------------------------------------
 
     @property
     def state(self) -> Status:
@@ -192,7 +192,7 @@ class World:
         self.job_rv += 1
         self.hint = True
 
-    # --- what moves by itself ----------------------------------------------------------------------
+    # --- what moves by itself -------------------------------------------------------------------
 
     def tick(self) -> None:
         self.now = round(self.now + TICK, 3)
@@ -256,10 +256,11 @@ class World:
                 if self.now >= pod.deleting_since + 0.5:
                     pod.trainer.end(now=self.now, code=-15, asked=True)
                     pod.change()
-            elif not pod.pending or self.now >= (pod.deadline or 0):
-                if self.now >= pod.deleting_since + 1.0:
-                    del self.pods[pod.name]
-                    self.hint = True
+                return
+            is_drained = not pod.pending or self.now >= (pod.deadline or 0)
+            if is_drained and self.now >= pod.deleting_since + 1.0:
+                del self.pods[pod.name]
+                self.hint = True
 
     def _train(self) -> None:
         """A gang steps together: a missing rank stops all others in a collective."""
@@ -311,17 +312,10 @@ class World:
                 trainer.end(now=self.now, code=0)
 
     def _save(self, pod: Pod, step: int) -> None:
-        zero = next(
-            (
-                p
-                for p in [*self.pods.values(), *self.ghosts]
-                if p.rank == 0
-                and p.trainer
-                and pod.trainer
-                and p.trainer.attempt == pod.trainer.attempt
-            ),
-            None,
-        )
+        attempt = pod.trainer.attempt if pod.trainer is not None else 0
+        everywhere = [*self.pods.values(), *self.ghosts]
+        zeros = [p for p in everywhere if p.rank == 0 and p.trainer is not None]
+        zero = next((p for p in zeros if p.trainer and p.trainer.attempt == attempt), None)
         fence = zero.fence if zero is not None and zero.fence is not None else 0
         name = f"f{fence:08d}-n{step:08d}-s{step:08d}"
         pod.pinned = [name, *[n for n in pod.pinned if n != name]][:4]
@@ -362,10 +356,11 @@ class World:
             if old is None or (old.boot_id, old.sequence) != key:
                 pod.last_report, pod.received_at = report, self.now
             pod.last_contact, pod.lost_at = self.now, None
-        elif pod.last_contact is not None and pod.lost_at is None:
-            if self.now >= pod.last_contact + 5:
-                pod.lost_at = self.now
-                self.hint = True
+            return
+        is_new = pod.last_contact is not None and pod.lost_at is None
+        if is_new and self.now >= (pod.last_contact or 0) + 5:
+            pod.lost_at = self.now
+            self.hint = True
 
     def _collect(self) -> None:
         """The node controller and the pod garbage collector."""
@@ -375,17 +370,14 @@ class World:
                 self.hint = True
         for pod in list(self.pods.values()):
             node = self.nodes.get(pod.node or "")
-            if node is None:
-                if pod.deleting_since is not None:
-                    del self.pods[pod.name]
-                    self.hint = True
-            elif not node.exists or (
-                pod.phase in ("Succeeded", "Failed") and pod.deleting_since is not None
-            ):
+            is_ending = pod.deleting_since is not None
+            is_over = pod.phase in ("Succeeded", "Failed")
+            is_orphan = node is not None and not node.exists
+            if is_orphan or (is_ending and (node is None or is_over)):
                 del self.pods[pod.name]
                 self.hint = True
-            elif node.silent_since is not None and self.now >= node.silent_since + 340:
-                if pod.deleting_since is None:
+            elif node is not None and node.silent_since is not None and not is_ending:
+                if self.now >= node.silent_since + 340:
                     self.delete_pod(pod.name, disruption="DeletionByTaintManager")
 
     def is_linked(self, pod: Pod) -> bool:
@@ -395,7 +387,7 @@ class World:
     def reachable_pods(self) -> list[Pod]:
         return [p for p in self.pods.values() if p.sidecar_up and self.is_linked(p)]
 
-    # --- laws ------------------------------------------------------------------------------------------
+    # --- laws -----------------------------------------------------------------------------------
 
     def check_start(self, pod: Pod, directive: wire.Directive) -> None:
         """Called when a trainer starts: the laws about starts hold, or LawBroken."""
@@ -455,7 +447,7 @@ class World:
         if was is not None and (step or 0) < was and new.resume == old.resume:
             raise LawBroken(f"lastDurableStep went back from {was} to {step} without a decision")
 
-    # --- the API ----------------------------------------------------------------------------------------
+    # --- the API --------------------------------------------------------------------------------
 
     def _write(self, what: str) -> None:
         self.gate(what)
@@ -510,7 +502,7 @@ class World:
         pod.directive_at = self.now
         self.touch(pod)
 
-    # --- observation -------------------------------------------------------------------------------------
+    # --- observation ----------------------------------------------------------------------------
 
     def observe(self) -> Observed:
         stale = [n for n in self.nodes.values() if n.exists and self.now - n.lease_at > 22]

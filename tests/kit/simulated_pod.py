@@ -128,7 +128,7 @@ class Pod:
     def change(self) -> None:
         self.sequence += 1
 
-    # --- the sidecar's machine -----------------------------------------------------------------
+    # --- the sidecar's machine ------------------------------------------------------------------
 
     def tick(self, world: World) -> None:
         """One step of everything that happens inside the pod. Its node lives."""
@@ -188,10 +188,10 @@ class Pod:
             self.trainer.end(now=world.now, code=code, asked=asked)
 
     def _advance(self, world: World) -> None:
-        if self.trainer is not None and self.trainer.state == TrainerState.EXITED:
-            if self.machine == SidecarPhase.TRAINING:
-                self.machine = SidecarPhase.EXITED
-                self.change()
+        has_ended = self.trainer is not None and self.trainer.state == TrainerState.EXITED
+        if has_ended and self.machine == SidecarPhase.TRAINING:
+            self.machine = SidecarPhase.EXITED
+            self.change()
         if self.machine == SidecarPhase.EXITED:
             self.machine = SidecarPhase.DRAINING
             self.change()
@@ -274,7 +274,7 @@ class Pod:
                 world.store.commit(save)
             self.change()
 
-    # --- what others see --------------------------------------------------------------------------
+    # --- what others see ------------------------------------------------------------------------
 
     def report(self, world: World) -> wire.Report:
         trainer = self.trainer
