@@ -71,7 +71,7 @@ class RestorePlan:
     touch: tuple[str, ...]
     """Files whose mtime is set to now, all alike, so that the chosen save is the newest. Newest
     first, so that a commit marker never looks older than what it marks, wherever we are stopped."""
-    after_ns: int
+    after_ns: int = 0
     """The newest mtime among the saves that stay: a clock that went back must not hide ours."""
 
     @property
