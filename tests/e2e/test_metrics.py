@@ -1,0 +1,110 @@
+"""A real Prometheus scrapes operator and sidecars; the counters equal what was done, the rules fire.
+
+Two jobs: one that crashes again and again without saving, and one that is healthy. Every rule fires
+for the first and stays silent for the second. The rules are the chart's own, with shorter waits.
+"""
+
+from __future__ import annotations
+
+import pytest
+from kit import manifests
+from kit.kube import Kube, wait_for
+from kit.prometheus import Prometheus
+from kit.rtj import Job
+from kit.scrapes import hurried, operator_scrape, sidecar_scrape
+from kit.stack import CHART, OPERATOR_NAMESPACE, Stack
+
+COUNTERS = {
+    "training_job_start_count_total": "starts",
+    "training_job_restart_count_total": "restarts",
+    "training_job_successful_completion_total": "completions",
+    "training_job_failure_count_total": "failures",
+}
+RULES = {
+    "TrainingJobRestartBurst",
+    "TrainingJobStartsWithoutCompletion",
+    "TrainingJobRestartingWithoutProgress",
+}
+CRASH = "import time, sys; print('step 1 loss 1.0', flush=True); time.sleep(0.3); sys.exit(3)"
+
+
+@pytest.mark.timeout(600)
+def test_counters_are_exact_and_each_rule_fires_on_its_case_only(
+    product: Stack, space: Kube
+) -> None:
+    store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
+    crasher = manifests.job(
+        "crasher",
+        store=store,
+        command=["python3", "-c", CRASH],
+        replicas=1,
+        resume_args=(),
+        recovery={"maxRestarts": 7, "backoff": {"initialSeconds": 0.5, "maxSeconds": 2}},
+    )
+    healthy = manifests.counter("healthy", store=store, replicas=1, steps=100, step_seconds=0.2)
+    rules = hurried((CHART / "files" / "rules.yaml").read_text())
+    scrapes = [
+        operator_scrape(product.kube, namespace=OPERATOR_NAMESPACE),
+        sidecar_scrape(product.kube),
+    ]
+    with Prometheus(scrapes=scrapes, rules=rules) as prometheus:
+        space.apply(crasher, healthy)
+        bad, good = Job(kube=space, name="crasher"), Job(kube=space, name="healthy")
+
+        def fired() -> set[str]:
+            return {
+                alert
+                for alert, namespace, name in prometheus.firing()
+                if namespace == space.namespace and name == "crasher"
+            }
+
+        seen: set[str] = set()
+
+        def all_rules_have_fired() -> bool:
+            seen.update(fired())
+            return seen >= RULES
+
+        wait_for(all_rules_have_fired, within=240, what=f"all of {sorted(RULES)} for the crasher")
+
+        # The budget is spent: terminal, and the counters are exact.
+        status = bad.wait_phase("Failed", within=240)
+        assert (status["starts"], status["restarts"]) == (8, 7)
+        assert good.wait_phase("Succeeded", within=240)["completions"] == 1
+        for job in (bad, good):
+            told = job.status()
+            labels = f'{{namespace="{space.namespace}",name="{job.name}"}}'
+            for series, field in COUNTERS.items():
+                expression = f"max({series}{labels})"
+                prometheus.wait(
+                    f"{expression} == {told[field]}",
+                    lambda e=expression, v=told[field]: prometheus.value(e) == v,
+                )
+            started = prometheus.value(f"max(training_job_last_start_timestamp_seconds{labels})")
+            assert started and started > 1e9
+        silent = {
+            alert
+            for alert, namespace, name in prometheus.firing()
+            if namespace == space.namespace and name == "healthy"
+        }
+        assert not silent & RULES, f"rules that fired for the healthy job: {silent}"
+        assert (
+            prometheus.value(f'max(rtj_sidecar_last_durable_step{{namespace="{space.namespace}"}})')
+            is not None
+            or prometheus.healthy_targets()
+        )
+
+        # They survive an operator restart, and vanish with the job.
+        product.operator.run("delete", "pod", product.operator_pod(), "--wait=false")
+        product.operator_pod()
+        labels = f'{{namespace="{space.namespace}",name="crasher"}}'
+        prometheus.wait(
+            "the counters after an operator restart",
+            lambda: prometheus.value(f"max(training_job_restart_count_total{labels})") == 7,
+            within_s=120,
+        )
+        bad.delete()
+        prometheus.wait(
+            "the series gone with the job",
+            lambda: prometheus.value(f"max(training_job_restart_count_total{labels})") is None,
+            within_s=120,
+        )
