@@ -1,0 +1,130 @@
+"""A store in memory that fails when told to: for simulations of crashes between any two writes.
+
+It exists so that thousands of histories can be played in seconds. It keeps the promises of
+`rtj_sidecar.stores.base.Store` and must never be more forgiving than a real one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rtj_sidecar.stores.base import (
+    Capabilities,
+    Condition,
+    Conflict,
+    ContentMismatch,
+    Head,
+    IfAbsent,
+    IfMatch,
+    Listed,
+    ObjectMissing,
+    Progress,
+    Small,
+    Uploaded,
+    Written,
+    clean_key,
+)
+from rtj_sidecar.stores.local import crc64, crc64_text
+
+
+class Crash(BaseException):
+    """The process that made this call is dead; nothing catches it but the test."""
+
+
+class MemoryStore:
+    """`objects` maps keys to bytes. `before_write` and `after_write` get the key, may raise."""
+
+    url = "memory://store"
+
+    def __init__(self, objects: dict[str, tuple[bytes, str]] | None = None) -> None:
+        self.objects: dict[str, tuple[bytes, str]] = {} if objects is None else objects
+        self.before_write: Callable[[str], None] = lambda key: None
+        self.after_write: Callable[[str], None] = lambda key: None
+        self.writes = 0
+
+    def seen_by_another(self) -> MemoryStore:
+        """Another client of the same objects, with failures of its own."""
+        return MemoryStore(self.objects)
+
+    def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
+        self.before_write(key)
+        there = self.objects.get(clean_key(key))
+        match condition:
+            case IfAbsent() if there is not None:
+                return Written(there[1]) if there[0] == data else Conflict()
+            case IfMatch(etag) if there is None or there[1] != etag:
+                return Written(there[1]) if there and there[0] == data else Conflict()
+        self._set(key, data)
+        return Written(self.objects[key][1])
+
+    def get(self, key: str) -> Small | None:
+        there = self.objects.get(clean_key(key))
+        return Small(*there) if there else None
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        found = [Listed(k, len(v[0])) for k, v in self.objects.items() if k.startswith(prefix)]
+        yield from sorted(found, key=lambda item: item.key)
+
+    def head(self, key: str) -> Head | None:
+        there = self.objects.get(clean_key(key))
+        if there is None:
+            return None
+        return Head(len(there[0]), there[1], crc64_text(crc64(there[0])))
+
+    def delete(self, key: str) -> None:
+        self.before_write(key)
+        self.objects.pop(key, None)
+        self.after_write(key)
+
+    def upload_file(
+        self,
+        key: str,
+        path: Path,
+        *,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Uploaded:
+        data = path.read_bytes()
+        self.before_write(key)
+        self._set(key, data)
+        return Uploaded(
+            len(data),
+            hashlib.sha256(data).hexdigest(),
+            crc64_text(crc64(data)),
+            self.objects[key][1],
+        )
+
+    def download(
+        self,
+        key: str,
+        path: Path,
+        *,
+        size: int,
+        sha256: str,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        if (there := self.objects.get(key)) is None:
+            raise ObjectMissing(key)
+        if hashlib.sha256(there[0]).hexdigest() != sha256:
+            raise ContentMismatch(key, expected=sha256, got=hashlib.sha256(there[0]).hexdigest())
+        path.write_bytes(there[0])
+
+    def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
+        if (there := self.objects.get(key)) is None:
+            raise ObjectMissing(key)
+        return hashlib.sha256(there[0]).hexdigest()
+
+    def probe(self, prefix: str) -> Capabilities:
+        return Capabilities(True, True, "crc64nvme")
+
+    def close(self) -> None:
+        return None
+
+    def _set(self, key: str, data: bytes) -> None:
+        self.writes += 1
+        self.objects[clean_key(key)] = (data, f"{self.writes}-{hashlib.md5(data).hexdigest()}")
+        self.after_write(key)
