@@ -1,7 +1,8 @@
 """A real Prometheus scrapes it all: the counters equal what was done, each rule fires on its case.
 
 Two jobs: one that crashes again and again without saving, and one that is healthy. Every rule
-fires for the first and stays silent for the second. The rules are the chart's own, with shorter waits.
+fires for the first and stays silent for the second. The rules are the chart's own,
+with shorter waits.
 """
 
 from __future__ import annotations

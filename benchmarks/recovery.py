@@ -1,0 +1,221 @@
+"""How long from a fault to the next step: this operator and the built-in indexed Job, side by side.
+
+One cluster, one trainer program, one clock: the trainer prints `STEP n time` with the machine's
+time, and every node of a devcluster shares that clock. Prints JSON with the medians and the ratio
+of each pair; asserts no absolute time, for machines differ.
+
+    python benchmarks/recovery.py --runs 10 [--faults crash,delete,node] [--cluster rtj-bench]
+
+`decision` is the recordedAt of the attempt in status, `process` the trainer's start as its
+supervisor saw it, `step` the first step of the rank that was last to print one. The indexed Job
+runs the same script with a small wrapper that loads its own newest checkpoint, as a user
+without this operator would; it restarts only the pod that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kit import manifests
+from kit.kube import Kube, wait_for
+from kit.rtj import Job
+from kit.stack import Stack, stack
+from rtj_api.status import parse_time
+
+CRASH = "import json,os;os.kill(json.load(open('/rtj/run/supervisor.json'))['trainer']['pid'],9)"
+OWN_NEWEST = """
+import glob, os, subprocess, sys
+saves = sorted(glob.glob("/checkpoints/step_*.pt"))
+more = ["--resume", saves[-1]] if saves else []
+child = subprocess.Popen([sys.executable, "-S", *sys.argv[1:], *more])
+open("/tmp/pid", "w").write(str(child.pid))
+code = child.wait()
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    number: int
+    at: float
+
+
+def steps(log: str) -> list[Step]:
+    """`STEP n time` lines of a trainer's log."""
+    rows = [line.split() for line in log.splitlines() if line.startswith("STEP ")]
+    return [Step(number=int(row[1]), at=float(row[2])) for row in rows if len(row) >= 3]
+
+
+def first_step_after(look: Callable[[], str], *, when: float, within: float) -> float:
+    """Time of the first step printed after `when`."""
+
+    def once() -> float | None:
+        later = [step.at for step in steps(look()) if step.at > when]
+        return later[0] if later else None
+
+    return wait_for(once, within=within, what="a new step", every=0.25)
+
+
+def our_job(space: Kube, made: Stack, *, name: str) -> Job:
+    store = manifests.store(endpoint=made.s3.endpoint, prefix=space.namespace)
+    space.apply(manifests.counter(name, store=store, save_every=5, step_seconds=0.2))
+    job = Job(kube=space, name=name)
+    job.wait_durable(10, within=180)
+    wait_for(
+        lambda: set(job.report(0)["pinned"]) & set(job.report(1)["pinned"]),
+        within=60,
+        what="a save on both ranks",
+    )
+    return job
+
+
+def ours(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
+    """Seconds from the fault to each mark, of one fresh job."""
+    job = our_job(space, made, name=f"j{uuid.uuid4().hex[:6]}")
+    attempt = job.status()["attempt"]
+    lost = job.node(1)
+    if fault == "crash":
+        began = float(
+            space.exec(job.pod_name(1), "python3", "-c", f"import time;print(time.time());{CRASH}")
+        )
+    elif fault == "delete":
+        began = time.time()
+        space.run("delete", "pod", job.pod_name(1), "--wait=false")
+    else:
+        began = time.time()
+        made.cluster.node_kill(lost)
+    job.wait_training(attempt + 1, within=240)
+    status = job.wait_status(
+        "recorded", lambda s: s["attempt"] > attempt and s["current"].get("trainingAt"), within=60
+    )
+    marks = {"decision": parse_time(status["current"]["recordedAt"]) - began}
+    reports = [job.report(rank) for rank in (0, 1)]
+    marks["process"] = max(report["trainer"]["startedAt"] for report in reports) - began
+    newest = [report["trainer"]["startedAt"] for report in reports]
+    marks["step"] = (
+        max(
+            first_step_after(lambda r=rank: job.log(r), when=newest[rank], within=60)
+            for rank in (0, 1)
+        )
+        - began
+    )
+    job.delete()
+    if fault == "node":
+        made.cluster.node_heal(lost)
+    wait_for(lambda: not job.pods(), within=120, what="pods gone")
+    return marks
+
+
+def indexed_job(name: str) -> dict:
+    """The built-in alternative: same image, script and grace; restartPolicy OnFailure."""
+    command = ["python3", "-c", OWN_NEWEST, manifests.COUNTER, "--out", "/checkpoints"]
+    command += ["--save-every", "5", "--step-seconds", "0.2", "--save-ranks", "all"]
+    template = manifests.job("x", store={"url": "s3://x/y"}, command=command)["spec"]["template"]
+    pod = template["spec"]
+    pod["restartPolicy"] = "OnFailure"
+    pod["volumes"].append({"name": "ck", "emptyDir": {}})
+    trainer = pod["containers"][0]
+    trainer["volumeMounts"].append({"name": "ck", "mountPath": "/checkpoints"})
+    trainer["env"].append(
+        {
+            "name": "RANK",
+            "valueFrom": {
+                "fieldRef": {
+                    "fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+                }
+            },
+        }
+    )
+    template.setdefault("metadata", {})["labels"] = {"bench": name}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "completions": 2,
+            "parallelism": 2,
+            "completionMode": "Indexed",
+            "backoffLimit": 6,
+            "template": template,
+        },
+    }
+
+
+def builtin(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
+    """The same fault on the indexed Job; the seconds until the lost rank steps again."""
+    name = f"b{uuid.uuid4().hex[:6]}"
+    space.apply(indexed_job(name))
+
+    def pod() -> dict:
+        found = space.list(
+            "pods", selector=f"bench={name},batch.kubernetes.io/job-completion-index=1"
+        )
+        return next(p for p in found if "deletionTimestamp" not in p["metadata"])
+
+    def log() -> str:
+        return space.run("logs", pod()["metadata"]["name"], "-c", "trainer")
+
+    wait_for(lambda: len(steps(log())) >= 12, within=120, what="the indexed Job's steps")
+    who = pod()["metadata"]["name"]
+    if fault == "crash":
+        script = "import os,time;print(time.time());os.kill(int(open('/tmp/pid').read()),9)"
+        began = float(space.exec(who, "python3", "-c", script))
+    else:
+        began = time.time()
+        space.run("delete", "pod", who, "--wait=false")
+        wait_for(lambda: pod()["metadata"]["name"] != who, within=60, what="a new pod")
+    step = first_step_after(log, when=began + 0.3, within=120) - began
+    space.run("delete", "job", name, "--wait=true")
+    return {"step": step}
+
+
+def medians(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    names = rows[0]
+    return {
+        name: {
+            "median": round(statistics.median(row[name] for row in rows), 3),
+            "min": round(min(row[name] for row in rows), 3),
+            "max": round(max(row[name] for row in rows), 3),
+        }
+        for name in names
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--node-runs", type=int, default=3, help="node losses take longer")
+    parser.add_argument("--faults", default="crash,delete,node")
+    parser.add_argument("--cluster", default="rtj-bench")
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    result: dict[str, dict] = {}
+    with stack(name=options.cluster, keep=options.keep) as made:
+        space = made.namespace(f"bench-{uuid.uuid4().hex[:5]}")
+        for fault in options.faults.split(","):
+            runs = options.node_runs if fault == "node" else options.runs
+            mine = [ours(made, space, fault=fault) for _ in range(runs)]
+            result[fault] = {"runs": runs, "ours": medians(mine)}
+            if fault != "node":  # the indexed Job waits more than 350 s for a lost node
+                theirs = [builtin(made, space, fault=fault) for _ in range(runs)]
+                result[fault]["indexedJob"] = medians(theirs)
+                result[fault]["indexedJobOverOurs"] = round(
+                    result[fault]["indexedJob"]["step"]["median"]
+                    / result[fault]["ours"]["step"]["median"],
+                    2,
+                )
+            print(json.dumps({fault: result[fault]}), file=sys.stderr, flush=True)
+        made.kube.drop_namespace(space.namespace)
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
