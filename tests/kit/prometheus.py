@@ -24,8 +24,10 @@ from typing import Any
 import yaml
 
 from kit import daemon, tools
+from kit.scrapes import Scrape
 
 READY_WITHIN_S = 60.0
+LOOK_UP_EVERY_S = 1.0
 
 
 class PrometheusError(RuntimeError):
@@ -50,10 +52,10 @@ class Receiver:
 class Prometheus:
     """Prometheus, Alertmanager and a `Receiver`, all on 127.0.0.1, as a context manager.
 
-    `rules` is the text of a rule file; `scrapes` are entries of `scrape_configs`.
+    `rules` is the text of a rule file.
     """
 
-    def __init__(self, *, scrapes: Sequence[Mapping[str, Any]], rules: str = "") -> None:
+    def __init__(self, *, scrapes: Sequence[Scrape], rules: str = "") -> None:
         self._scrapes = list(scrapes)
         self._rules = rules
         self._stack = contextlib.ExitStack()
@@ -61,6 +63,7 @@ class Prometheus:
         self.url = ""
         self.alertmanager_url = ""
         self.data = Path()
+        self._discovery_error = ""
 
     def __enter__(self) -> Prometheus:
         with contextlib.ExitStack() as stack:
@@ -70,6 +73,7 @@ class Prometheus:
             port, manager_port = daemon.free_ports(count=2)
             self.url = f"http://127.0.0.1:{port}"
             self.alertmanager_url = f"http://127.0.0.1:{manager_port}"
+            self._look_up_targets(stack)
             self._start_alertmanager(webhook, port=manager_port, stack=stack)
             self._start_prometheus(port=port, manager_port=manager_port, stack=stack)
             self._stack = stack.pop_all()
@@ -129,7 +133,7 @@ class Prometheus:
             if time.monotonic() > deadline:
                 raise PrometheusError(
                     f"not within {within_s:.0f} s: {what}; firing: {sorted(self.firing())}; "
-                    f"targets: {self.healthy_targets()}"
+                    f"targets: {self.healthy_targets()} {self._discovery_error}"
                 )
             time.sleep(0.2)
 
@@ -141,6 +145,34 @@ class Prometheus:
                 return data
         except urllib.error.HTTPError as error:
             raise PrometheusError(f"{path} {parameters}: {error.read().decode()}") from error
+
+    def _targets_file(self, scrape: Scrape) -> Path:
+        return self.data / f"targets-{scrape.job}.json"
+
+    def _look_up_targets(self, stack: contextlib.ExitStack) -> None:
+        def look_up() -> None:
+            for scrape in self._scrapes:
+                text = json.dumps(scrape.groups())
+                file = self._targets_file(scrape)
+                if not file.exists() or file.read_text() != text:
+                    partial = file.with_suffix(".partial")
+                    partial.write_text(text)
+                    partial.rename(file)
+
+        def keep_looking() -> None:
+            while not ended.wait(LOOK_UP_EVERY_S):
+                try:
+                    look_up()
+                    self._discovery_error = ""
+                except Exception as error:  # told by `wait`, for it happens in no test's thread
+                    self._discovery_error = f"(last look-up of targets failed: {error})"
+
+        look_up()
+        ended = threading.Event()
+        thread = threading.Thread(target=keep_looking, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(ended.set)
 
     def _start_alertmanager(self, webhook: str, *, port: int, stack: contextlib.ExitStack) -> None:
         config = {
@@ -173,7 +205,16 @@ class Prometheus:
             "alerting": {
                 "alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{manager_port}"]}]}]
             },
-            "scrape_configs": [dict(each) for each in self._scrapes],
+            "scrape_configs": [
+                {
+                    "job_name": each.job,
+                    "honor_labels": True,  # as our monitors have it
+                    "scrape_interval": each.interval,
+                    "scrape_timeout": each.interval,
+                    "file_sd_configs": [{"files": [str(self._targets_file(each))]}],
+                }
+                for each in self._scrapes
+            ],
         }
         if self._rules:
             (self.data / "rules.yaml").write_text(self._rules)

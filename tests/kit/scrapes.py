@@ -1,78 +1,85 @@
 """What a Prometheus of the tests scrapes, and rules that do not make a test wait.
 
-The Kubernetes jobs say by hand what the chart's monitors say to the Prometheus operator; they must
-find the same pods and give the series the same labels.
+Debian's Prometheus is built without Kubernetes discovery, so pods are looked up here, by kubectl,
+and handed over by file. The look-ups say by hand what the chart's monitors say to the Prometheus
+operator; they must find the same pods and give the series the same labels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from rtj_api import contract
+
+from kit.kube import Kube
+
 OPERATOR_JOB = "resumable-training-operator"
+SIDECAR_JOB = "sidecars"
+
+Group = dict[str, Any]  # {"targets": ["host:port"], "labels": {…}}, as in a file_sd file
 
 
-def static_scrape(job: str, targets: Sequence[str], *, interval: str = "1s") -> dict[str, Any]:
-    """A scrape job of fixed `host:port` targets, with `honor_labels` as our monitors have it."""
+@dataclass(frozen=True, kw_only=True)
+class Scrape:
+    """A scrape job; `groups` is called again and again for the targets of now."""
+
+    job: str
+    groups: Callable[[], list[Group]]
+    interval: str = "1s"
+
+
+def static_scrape(job: str, targets: Sequence[str], *, interval: str = "1s") -> Scrape:
+    """Fixed `host:port` targets."""
+    return Scrape(job=job, groups=lambda: [{"targets": list(targets)}], interval=interval)
+
+
+def operator_scrape(kube: Kube, *, namespace: str, interval: str = "1s") -> Scrape:
+    """What the chart's ServiceMonitor selects."""
+
+    def groups() -> list[Group]:
+        pods = kube.within(namespace).list(
+            "pods", selector=f"app.kubernetes.io/name={OPERATOR_JOB}"
+        )
+        return [{"targets": [at]} for pod in pods for at in _ports(pod, name="metrics")]
+
+    return Scrape(job=OPERATOR_JOB, groups=groups, interval=interval)
+
+
+def sidecar_scrape(kube: Kube, *, interval: str = "1s") -> Scrape:
+    """What the chart's PodMonitor selects, with the labels that it gives."""
+
+    def groups() -> list[Group]:
+        return [
+            {"targets": [at], "labels": _sidecar_labels(pod)}
+            for pod in kube.list("pods", selector=contract.LABEL_JOB, everywhere=True)
+            for at in _ports(pod, name=contract.PORT_STATUS_NAME)
+        ]
+
+    return Scrape(job=SIDECAR_JOB, groups=groups, interval=interval)
+
+
+def _sidecar_labels(pod: dict[str, Any]) -> dict[str, str]:
+    metadata = pod["metadata"]
     return {
-        "job_name": job,
-        "honor_labels": True,
-        "scrape_interval": interval,
-        "scrape_timeout": interval,
-        "static_configs": [{"targets": list(targets)}],
+        "name": metadata["labels"][contract.LABEL_JOB],
+        "rank": metadata["labels"].get(contract.LABEL_RANK, ""),
+        "namespace": metadata["namespace"],
+        "pod": metadata["name"],
     }
 
 
-def operator_scrape(
-    *, kubeconfig: str | Path, namespace: str, interval: str = "1s"
-) -> dict[str, Any]:
-    """What the chart's ServiceMonitor says, for a Prometheus outside of the cluster."""
-    keep = [
-        ("__meta_kubernetes_pod_label_app_kubernetes_io_name", OPERATOR_JOB),
-        ("__meta_kubernetes_pod_container_port_name", "metrics"),
-    ]
-    discovery = {"kubeconfig_file": str(kubeconfig), "namespaces": {"names": [namespace]}}
-    return _pod_scrape(OPERATOR_JOB, discovery, keep=keep, copy={}, interval=interval)
-
-
-def sidecar_scrape(*, kubeconfig: str | Path, interval: str = "1s") -> dict[str, Any]:
-    """What the chart's PodMonitor says, for a Prometheus outside of the cluster."""
-    keep = [
-        ("__meta_kubernetes_pod_labelpresent_resumable_training_dev_job", "true"),
-        ("__meta_kubernetes_pod_container_port_name", "rtj-metrics"),
-    ]
-    copy = {
-        "name": "__meta_kubernetes_pod_label_resumable_training_dev_job",
-        "rank": "__meta_kubernetes_pod_label_resumable_training_dev_rank",
-        "namespace": "__meta_kubernetes_namespace",
-        "pod": "__meta_kubernetes_pod_name",
-    }
-    discovery = {"kubeconfig_file": str(kubeconfig)}
-    return _pod_scrape("sidecars", discovery, keep=keep, copy=copy, interval=interval)
-
-
-def _pod_scrape(
-    job: str,
-    discovery: Mapping[str, Any],
-    *,
-    keep: Sequence[tuple[str, str]],
-    copy: Mapping[str, str],
-    interval: str,
-) -> dict[str, Any]:
-    relabel: list[dict[str, Any]] = [
-        {"source_labels": [label], "regex": value, "action": "keep"} for label, value in keep
-    ]
-    relabel += [{"source_labels": [source], "target_label": name} for name, source in copy.items()]
-    return {
-        "job_name": job,
-        "honor_labels": True,
-        "scrape_interval": interval,
-        "scrape_timeout": interval,
-        "kubernetes_sd_configs": [{"role": "pod", **discovery}],
-        "relabel_configs": relabel,
-    }
+def _ports(pod: dict[str, Any], *, name: str) -> Iterator[str]:
+    """`address:port` of each container port of that name; none before the pod has an address."""
+    address = pod.get("status", {}).get("podIP")
+    if not address or pod["status"].get("phase") in {"Succeeded", "Failed"}:
+        return
+    for container in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
+        for port in container.get("ports", []):
+            if port.get("name") == name:
+                yield f"{address}:{port['containerPort']}"
 
 
 def hurried(rules: str, *, interval: str = "1s", hold: str = "2s", keep: str = "10s") -> str:

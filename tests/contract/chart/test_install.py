@@ -1,0 +1,188 @@
+"""The chart on a real cluster: the operator comes up with exactly the rights that it needs.
+
+Installed by the real Helm, its images built from this tree; whether a right is enough is asked of
+the real API server, in the name of the operator's ServiceAccount.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kit import images, tools
+from kit.chart import CHART
+from kit.kube import Kube, kube_of, wait_for
+from kit.prometheus import Prometheus
+from kit.scrapes import OPERATOR_JOB, operator_scrape
+
+from devcluster import Cluster
+
+NAMESPACE = "rtj-system"
+RELEASE = "rtj"
+FULL_NAME = "rtj-resumable-training-operator"
+CRD = "resumabletrainingjobs.resumable-training.dev"
+
+pytestmark = [pytest.mark.contract, pytest.mark.slow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """A cluster of one node with both images, and Helm to install with."""
+
+    kube: Kube
+    values: Mapping[str, Any]
+
+    def helm(self, *arguments: str, **values: Any) -> subprocess.CompletedProcess[str]:
+        settings = [f"--set-json={k}={json.dumps(v)}" for k, v in (self.values | values).items()]
+        return subprocess.run(
+            [tools.helm(), *arguments, f"--namespace={NAMESPACE}", *(settings if values else [])],
+            env=os.environ | {"KUBECONFIG": self.kube.kubeconfig},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+
+    def install(self, **values: Any) -> None:
+        done = self.helm(
+            "upgrade", "--install", RELEASE, str(CHART),
+            "--create-namespace", "--wait", "--timeout=180s",
+            **({"logLevel": "info"} | values),
+        )  # fmt: skip
+        assert done.returncode == 0, f"{done.stderr}\n{self.operator_log()}"
+
+    def operator_log(self) -> str:
+        return self.kube.run("logs", f"deployment/{FULL_NAME}", "--tail=30", check=False)
+
+    def may(self, verb: str, resource: str, *, namespace: str = "default", name: str = "") -> bool:
+        resource, _, subresource = resource.partition("/")
+        command = ["auth", "can-i", verb, f"{resource}/{name}" if name else resource]
+        command += [f"--subresource={subresource}"] if subresource else []
+        command += [f"--as=system:serviceaccount:{NAMESPACE}:{FULL_NAME}"]
+        answer = self.kube.within(namespace).run(*command, check=False).strip()
+        assert answer.split()[-1] in {"yes", "no"} or "no" in answer.split(), answer
+        return answer.startswith("yes")
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Installed]:
+    if os.getuid() != 0:
+        pytest.skip("a cluster of our own needs root")
+    cluster = Cluster("rtj-chart")
+    cluster.up(nodes=1, gpus=0)
+    try:
+        operator, sidecar = images.build("operator"), images.build("sidecar")
+        cluster.load(operator.archive, sidecar.archive)
+        facts = cluster.status()
+        values = {
+            "image.repository": operator.repository,
+            "image.tag": operator.tag,
+            "sidecar.image.repository": sidecar.repository,
+            "sidecar.image.tag": sidecar.tag,
+        }
+        kube = kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
+        yield Installed(kube=kube.within(NAMESPACE), values=values)
+    finally:
+        cluster.down()
+
+
+@pytest.fixture(scope="module")
+def installed(there: Installed) -> Installed:
+    there.install()
+    return there
+
+
+def test_it_comes_up_by_itself(installed: Installed) -> None:
+    [pod] = installed.kube.list("pods", selector=f"app.kubernetes.io/name={CHART.name}")
+    [status] = pod["status"]["containerStatuses"]
+    assert status["ready"]
+    assert status["restartCount"] == 0
+    served = installed.kube.get("crd", CRD)
+    assert served["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    log = installed.operator_log()
+    assert "forbidden" not in log.lower(), log
+
+
+JOBS = "resumabletrainingjobs.resumable-training.dev"
+NEEDED = [
+    *((verb, JOBS) for verb in ("get", "list", "watch")),
+    ("update", f"{JOBS}/status"),
+    ("update", f"{JOBS}/finalizers"),
+    *((verb, "pods") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *((verb, "events.events.k8s.io") for verb in ("create", "patch")),
+]
+CLUSTER_WIDE = [("get", "nodes"), ("list", "nodes"), ("watch", "nodes")]
+REFUSED = [
+    *((verb, JOBS) for verb in ("create", "update", "patch", "delete")),
+    *((verb, "secrets") for verb in ("get", "list", "create")),
+    ("create", "pods/exec"),
+    ("get", "pods/log"),
+    ("get", "configmaps"),
+    ("create", "deployments.apps"),
+    ("patch", "nodes"),
+    ("delete", "nodes"),
+    ("list", "namespaces"),
+    ("create", "serviceaccounts/token"),
+    ("get", "leases.coordination.k8s.io"),
+    ("create", "clusterrolebindings.rbac.authorization.k8s.io"),
+]
+
+
+def test_it_may_do_what_it_needs_and_no_more(installed: Installed) -> None:
+    for verb, resource in [*NEEDED, *CLUSTER_WIDE]:
+        assert installed.may(verb, resource), f"{verb} {resource} is refused"
+    for verb in ("get", "list"):
+        assert installed.may(verb, "leases.coordination.k8s.io", namespace="kube-node-lease")
+    assert installed.may("get", "namespaces", name="kube-system")
+    for verb, resource in REFUSED:
+        assert not installed.may(verb, resource), f"{verb} {resource} is allowed"
+    assert not installed.may("get", "namespaces", name="default")
+
+
+def test_prometheus_finds_it_as_the_monitor_says(installed: Installed) -> None:
+    scrape = operator_scrape(installed.kube, namespace=NAMESPACE)
+    with Prometheus(scrapes=[scrape], rules=(CHART / "files/rules.yaml").read_text()) as prometheus:
+        up = f'up{{job="{OPERATOR_JOB}"}}'
+        prometheus.wait("the operator is scraped", lambda: prometheus.value(up) == 1)
+        prometheus.wait(
+            "its own series",
+            lambda: prometheus.value("count(resumable_training_operator_build_info)") == 1,
+        )
+
+
+def test_monitors_that_cannot_be_installed_are_refused_by_name(installed: Installed) -> None:
+    done = installed.helm(
+        "upgrade", RELEASE, str(CHART), **{"monitoring.renderMode": "failIfMissing"}
+    )
+    assert done.returncode != 0
+    assert "monitoring.coreos.com/v1/" in done.stderr
+    assert "set monitoring.renderMode=skipIfMissing" in done.stderr
+
+
+def test_in_some_namespaces_only(installed: Installed) -> None:
+    installed.kube.make_namespace("team-a")
+    installed.install(**{"watch.namespaces": ["team-a"]})
+    for verb, resource in NEEDED:
+        assert installed.may(verb, resource, namespace="team-a"), f"{verb} {resource} is refused"
+        assert not installed.may(verb, resource), f"{verb} {resource} is allowed in default"
+    for verb, resource in CLUSTER_WIDE:
+        assert installed.may(verb, resource), f"{verb} {resource} is refused"
+    assert "forbidden" not in installed.operator_log().lower()
+    installed.install(**{"watch.namespaces": []})
+
+
+def test_uninstalling_leaves_the_jobs(installed: Installed) -> None:
+    done = installed.helm("uninstall", RELEASE, "--wait")
+    assert done.returncode == 0, done.stderr
+    assert installed.kube.find("crd", CRD) is not None
+    gone = f"clusterrole/{FULL_NAME}"
+    wait_for(
+        lambda: not installed.kube.run("get", gone, "--ignore-not-found").strip(),
+        within=30,
+        what=f"{gone} gone",
+    )
+    installed.install()
