@@ -15,6 +15,7 @@ from devcluster import cgroups, network, nodeconfig, state
 from devcluster.layout import NETNS_DIR, Layout
 from devcluster.processes import Registry, kill
 
+PROC_SYS = Path("/proc/sys")
 NOTE = ".made-on-this-machine"
 LIMITS_NOTE = ".limits-before"
 # Each node holds about ten inotify instances; the usual 128 a user is soon spent, and then a
@@ -64,17 +65,17 @@ def raise_limits(root: Path) -> None:
         note = root / LIMITS_NOTE
         before: dict[str, int] = json.loads(note.read_text()) if note.exists() else {}
         for name, wanted in LIMITS.items():
-            current = int(Path("/proc/sys", name).read_text())
+            current = int((PROC_SYS / name).read_text())
             if current < wanted:
                 before.setdefault(name, current)
                 note.write_text(json.dumps(before))
-                Path("/proc/sys", name).write_text(str(wanted))
+                (PROC_SYS / name).write_text(str(wanted))
 
 
 def _restore_limits(root: Path) -> None:
     note = root / LIMITS_NOTE
     for name, value in (json.loads(note.read_text()) if note.exists() else {}).items():
-        path = Path("/proc/sys", name)
+        path = PROC_SYS / name
         # Someone else's later choice stands.
         if int(path.read_text()) == LIMITS.get(name):
             path.write_text(str(value))
