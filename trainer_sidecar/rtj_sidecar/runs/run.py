@@ -154,8 +154,9 @@ class Run:
         done = roll_forward(
             self._context, history, fence=fence, union_gate=self._union_gate, gone=gone
         )
-        if done.committed or done.dropped:
-            write_index(self._context, self.history())
+        # Also where nothing was done: the holder before may have died between manifest and index.
+        changed = done.committed or done.dropped
+        write_index(self._context, self.history() if changed else history)
         return done
 
     def vet(
@@ -232,6 +233,8 @@ class Run:
         """
         save = SaveId(ship.fence, ship.n)
         if (there := self.manifest(ship.name)) is not None:
+            # An earlier life of this holder may have died between manifest and index.
+            write_index(self._context, self.history())
             return Committed(there)
         own = self._context.read(keys.fence_key(ship.fence), FenceRecord)
         if own is None:
