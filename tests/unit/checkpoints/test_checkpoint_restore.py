@@ -22,7 +22,13 @@ from rtj_sidecar.checkpoints.restore import (
     quarantine_dir,
     survey,
 )
-from rtj_sidecar.checkpoints.restore_plan import Chosen, LocalBytes, RestorePlan, plan_restore
+from rtj_sidecar.checkpoints.restore_plan import (
+    Chosen,
+    LocalBytes,
+    RestorePlan,
+    plan_restore,
+    plan_set_aside,
+)
 from rtj_sidecar.checkpoints.types import (
     FoundSave,
     Pointer,
@@ -193,6 +199,33 @@ def test_companions_come_back_but_a_log_that_grew_stays(fresh: Fresh, tmp_path: 
     assert (root / "history.csv").read_text() == "1,0.5\n2,0.4\n"
     assert (root / "args.json").read_text() == "{}"
     assert (quarantine_dir(root, 1) / "state.txt").read_text() == "epoch 2"
+
+
+def test_a_start_from_nothing_sets_everything_aside(fresh: Fresh) -> None:
+    root = fresh("hf")
+    shutil.copy2(root / "checkpoint-4" / "optimizer.pt", root / "notes.bin")
+    (root / "latest").write_text("checkpoint-4")
+    (root / "args.json").write_text("{}")
+    plan = plan_set_aside(snapshot_of(root))
+    apply_restore(root=root, plan=plan, restore_id="scratch", attempt=3)
+    assert judged(root) == {}
+    assert {path.name for path in quarantine_dir(root, 3).iterdir()} >= {
+        "checkpoint-2",
+        "checkpoint-4",
+        "latest",
+    }
+    assert (root / "args.json").exists()
+
+
+def test_an_alias_leaves_with_its_save(fresh: Fresh, originals: Path) -> None:
+    root = fresh("dcp")
+    newer = originals / "torch" / "ckpt_5.pt"
+    (root / "step-5").mkdir()
+    shutil.copy2(newer, root / "step-5" / "model.pt")
+    shutil.copy2(newer, root / "last.pt")
+    save = judged(root)["step-2"][0]
+    plan = restore(root, chosen_of(save, originals / "dcp"), originals)
+    assert plan.quarantine == ("last.pt", "step-5")
 
 
 def test_links_and_directories_in_the_way_are_set_aside(originals: Path, tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ class Reader:
         self.root = root
         self.cache = StampCache() if cache is None else cache
         self.caps = caps
+        self.memo: dict[str, tuple[Hashable, object]] = {}
+        """Last answer about each save by its root key, with all that the answer depends on."""
         self._buffer = bytearray(CHUNK)
 
     def ask(

@@ -128,6 +128,32 @@ def plan_restore(
     )
 
 
+def plan_set_aside(snapshot: Snapshot) -> RestorePlan:
+    """The plan for a start from nothing, by consent: every save goes to quarantine, with every
+    pointer that names one."""
+    going = {pointer.path for pointer in snapshot.pointers if pointer.names is not None}
+    for save in snapshot.saves:
+        going |= paths_of(save)
+    return RestorePlan(
+        root_key=".",
+        valid=(),
+        fetch=(),
+        from_pins=(),
+        place=(),
+        quarantine=_outermost(going),
+        pointers=(),
+        touch=(),
+    )
+
+
+def paths_of(save: FoundSave) -> set[str]:
+    """What to move to move a whole save: its directory where it has one, and what lies beside."""
+    paths = {entry.path for entry in save.all_files}
+    if save.root_key in paths | {"."}:
+        return paths
+    return {save.root_key} | {p for p in paths if not p.startswith(f"{save.root_key}/")}
+
+
 def _quarantined(
     snapshot: Snapshot,
     verdicts: Mapping[tuple[str, str], Verdict],
@@ -139,12 +165,15 @@ def _quarantined(
     for save in snapshot.saves:
         paths = {entry.path for entry in save.all_files}
         if save.root_key == chosen.root_key or paths & wanted:
-            # The exact set: what the manifest does not name is of another save, or torn.
-            moved |= paths - wanted
+            # The exact set: what the manifest does not name is of another save, or torn. Only a
+            # whole `last.pt` of this very step may stay.
+            verdict = verdicts.get(save.identity)
+            sound = verdict is not None and verdict.candidate and save.step == chosen.step
+            own = {entry.path for entry in save.files}
+            moved |= (own if sound else paths) - wanted
         elif not _stays(save, verdicts.get(save.identity), chosen):
-            inside = wanted and any(path.startswith(f"{save.root_key}/") for path in wanted)
-            whole = save.root_key not in paths | {"."} and not inside
-            moved |= {save.root_key} if whole else paths
+            inside = any(path.startswith(f"{save.root_key}/") for path in wanted)
+            moved |= paths if inside else paths_of(save)
     present = {entry.path for entry in snapshot.files}
     for path in wanted:
         if path.startswith(f"{chosen.root_key}/"):

@@ -75,6 +75,9 @@ def judge_all(
         if family and _container_ok(verdict):
             history[family] = (*history.get(family, ()), name_set(save))[-2:]
         judged.append((save, verdict))
+    present = {save.root_key for save in snapshot.saves}
+    for root_key in [known for known in reader.memo if known not in present]:
+        del reader.memo[root_key]
     return tuple(judged)
 
 
@@ -94,6 +97,25 @@ def judge(
         return _verdict(Status.UNKNOWN, (quiet,), Reason.BEING_REMOVED, detail, save)
     if not quiet.passed:
         return _verdict(Status.WRITING, (quiet,), quiet.reason, quiet.detail, save)
+    # A poll of an unchanged directory must not walk through every file of every save again.
+    depends = (save.all_files, save.step, layout.name, expect, closed)
+    known = reader.memo.get(save.root_key)
+    if known is not None and known[0] == depends and isinstance(known[1], Verdict):
+        return known[1]
+    verdict = _by_gates(save, layout, reader, expect, quiet, closed)
+    if verdict.status is not Status.UNKNOWN:
+        reader.memo[save.root_key] = (depends, verdict)
+    return verdict
+
+
+def _by_gates(
+    save: FoundSave,
+    layout: Layout,
+    reader: Reader,
+    expect: Expectations,
+    quiet: GateResult,
+    closed: bool,
+) -> Verdict:
     try:
         gates = (*layout.gates(save=save, reader=reader, expect=expect), quiet)
     except (OSError, UnsafePathError) as error:

@@ -44,3 +44,10 @@ def layouts_for(*, layout: str = AUTO, include: Sequence[str] = ()) -> tuple[Lay
         names = ", ".join([AUTO, *(found.name for found in known), GENERIC])
         raise UnknownLayoutError(f"checkpoint.layout {layout!r} is unknown; use one of: {names}")
     return (*chosen, generic) if include else chosen
+
+
+def layout_named(name: str) -> Layout | None:
+    """The layout that a `FoundSave.layout` or a ship's record names; None for one of a newer
+    version. Use its `union_gate` on the ranks' parts."""
+    known: tuple[Layout, ...] = (*specific_layouts(), GenericLayout())
+    return next((found for found in known if found.name == name), None)
