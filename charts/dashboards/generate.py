@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     }
     if check and (stale or different):
         names = ", ".join(sorted(stale | different))
-        print(f"{names}: not what the source says: run charts/dashboards/generate.py", file=sys.stderr)
+        print(
+            f"{names}: not what the source says: run charts/dashboards/generate.py", file=sys.stderr
+        )
         return 1
     for name in stale:
         (OUT / name).unlink()

@@ -77,6 +77,7 @@ def test_every_value_reaches_its_rule_and_nothing_else_changes(tmp_path: Path) -
         "TrainingJobRestartBurst": ["5"],
         "TrainingJobStartsWithoutCompletion": ["4", "6", "1"],
         "TrainingJobRestartingWithoutProgress": ["2", "1"],
+        "TrainingJobFailed": ["1", "0", "86400"],
         "ResumableTrainingOperatorDown": ["1"],
     }
     assert 'job="rtj"' in by_name["ResumableTrainingOperatorDown"]["expr"]
