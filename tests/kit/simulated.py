@@ -14,7 +14,6 @@ from typing import Any
 from rtj_api import contract, wire
 from rtj_api.status import Status
 from rtj_api.wire import TrainerState
-from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import (
     ContainerEnd,
     ContainerView,
@@ -27,8 +26,7 @@ from rtj_operator.core.observed import (
     ReportView,
     SpecProblem,
 )
-from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
-from rtj_operator.core.policy import Policy
+from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
 
 from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Pod, Save
 
@@ -113,7 +111,7 @@ class World:
     allow_scratch: bool = False  # the test gave its consent to step 0
     gate: Callable[[str], None] = lambda what: None
     writes: int = 0
-    api_down: bool = False
+    _parsed: tuple[dict[str, Any], Status] | None = None
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -124,7 +122,9 @@ class World:
 
     @property
     def state(self) -> Status:
-        return Status.model_validate(self.status)
+        if self._parsed is None or self._parsed[0] is not self.status:
+            self._parsed = (self.status, Status.model_validate(self.status))
+        return self._parsed[1]
 
     def pod_of(self, rank: int) -> Pod:
         """The rank's own pod by the recorded placements."""
@@ -184,6 +184,14 @@ class World:
                     pod.trainer.container_restarted = True
         node.alive, node.cut, node.silent_since = True, False, None
         node.lease_at = self.now
+        self.hint = True
+
+    def corrupt(self, name: str) -> None:
+        """The save is damaged in the store and in every pod; the sidecars will find it so."""
+        self.store.invalid.add(name)
+        for pod in self.pods.values():
+            pod.pinned = [n for n in pod.pinned if n != name]
+            pod.change()
         self.hint = True
 
     def change_spec(self, **fields: Any) -> None:
@@ -350,11 +358,9 @@ class World:
     def _listen(self, pod: Pod) -> None:
         """The operator's poller: what it has last heard of this pod."""
         if pod.sidecar_up and pod.ip is not None and self.is_linked(pod):
-            report = pod.report(self)
-            key = (report.boot_id, report.sequence)
             old = pod.last_report
-            if old is None or (old.boot_id, old.sequence) != key:
-                pod.last_report, pod.received_at = report, self.now
+            if old is None or (old.boot_id, old.sequence) != (f"b{pod.boot}", pod.sequence):
+                pod.last_report, pod.received_at = pod.report(self), self.now
             pod.last_contact, pod.lost_at = self.now, None
             return
         is_new = pod.last_contact is not None and pod.lost_at is None
@@ -376,9 +382,10 @@ class World:
             if is_orphan or (is_ending and (node is None or is_over)):
                 del self.pods[pod.name]
                 self.hint = True
-            elif node is not None and node.silent_since is not None and not is_ending:
-                if self.now >= node.silent_since + 340:
-                    self.delete_pod(pod.name, disruption="DeletionByTaintManager")
+                continue
+            silent_since = node.silent_since if node is not None else None
+            if silent_since is not None and not is_ending and self.now >= silent_since + 340:
+                self.delete_pod(pod.name, disruption="DeletionByTaintManager")
 
     def is_linked(self, pod: Pod) -> bool:
         node = self.nodes.get(pod.node or "")
@@ -411,10 +418,10 @@ class World:
             current = {r for r in range(self.spec.replicas) if self._has_live_pod(r)}
             if gone & current:
                 raise LawBroken(f"{pod.name} starts before ranks {gone & current} restored {name}")
+        if pod.restored.get(directive.attempt) != name:
+            raise LawBroken(f"{pod.name} starts without having restored {name}")
         if resume.scratch and self.store.saves and not self.allow_scratch:
             raise LawBroken("step 0 although a save was durable")
-        if resume.name is not None and resume.name in self.store.invalid:
-            raise LawBroken(f"resumed an invalid save {resume.name}")
         state = self.state
         if state.attempt == directive.attempt and not state.is_started:
             raise LawBroken("a trainer starts before the start was recorded")
@@ -604,102 +611,3 @@ class World:
             directive=pod.directive,
             template_hash=pod.template_hash,
         )
-
-
-@dataclass
-class Operator:
-    """observe → decide → apply over a World, with a log a person can read."""
-
-    world: World
-    policy: Policy = field(default_factory=Policy)
-    log: list[str] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
-    wake_at: float | None = None
-    drop_hint: Callable[[], bool] = lambda: False
-    stale: Callable[[], bool] = lambda: False
-    _last: Observed | None = None
-
-    def run_pass(self) -> Plan:
-        """One pass. Raises Crash when the world's gate says so."""
-        world = self.world
-        observed = world.observe()
-        if self.stale() and self._last is not None:
-            observed = replace(self._last, now=world.now)
-        self._last = observed
-        plan = decide(observed, self.policy)
-        self.plans.append(plan)
-        if not plan.is_empty and plan.wake_at is None and not world.state.is_terminal:
-            raise LawBroken(f"rule {plan.rule} waits without an end")
-        try:
-            self._apply(observed, plan)
-        except Conflict:
-            world.hint = True
-        self.wake_at = plan.wake_at
-        return plan
-
-    def _apply(self, observed: Observed, plan: Plan) -> None:
-        world = self.world
-        self._write_log(plan)
-        for kind in (DeletePod, CreatePod, PatchDirective):
-            for action in plan.actions:
-                if isinstance(action, kind):
-                    if isinstance(action, DeletePod):
-                        world.delete(action)
-                    elif isinstance(action, CreatePod):
-                        world.create(action)
-                    else:
-                        world.patch(action)
-        if plan.status is not None and observed.job is not None:
-            world.put_status(observed.job.resource_version, plan.status)
-
-    def _write_log(self, plan: Plan) -> None:
-        if plan.is_empty:
-            return
-        at = self.world.now - 1000.0
-        if plan.status is not None:
-            s = plan.status
-            self.log.append(
-                f"{at:8.2f} {plan.rule}: {plan.why} -> {s.phase} attempt={s.attempt} "
-                f"starts={s.starts} restarts={s.restarts}"
-            )
-            self.log += [f"{'':9}  event {n.type} {n.reason}: {n.message}" for n in plan.notes]
-            return
-        parts = []
-        for action in plan.actions:
-            if isinstance(action, CreatePod):
-                parts.append(f"create {action.name}")
-            elif isinstance(action, DeletePod):
-                parts.append(f"{'force-delete' if action.force else 'delete'} {action.name}")
-            else:
-                d = action.directive
-                parts.append(f"tell {action.pod} {'fast ' if d.fast else ''}{d.phase}")
-        self.log.append(f"{at:8.2f} {plan.rule}: {', '.join(parts)}")
-
-    def tick(self) -> None:
-        """The world moves once; then passes run while there is reason to."""
-        self.world.tick()
-        if self.world.hint and self.drop_hint():
-            self.world.hint = False
-        for _ in range(12):
-            due = self.wake_at is not None and self.world.now >= self.wake_at
-            if not self.world.hint and not due:
-                return
-            self.world.hint = False
-            self.wake_at = None
-            plan = self.run_pass()
-            if plan.is_empty:
-                return
-            self.world.hint = True
-
-    def run(self, seconds: float) -> None:
-        end = self.world.now + seconds
-        while self.world.now < end:
-            self.tick()
-
-    def run_until(self, condition: Callable[[], bool], *, within: float = 300.0) -> None:
-        end = self.world.now + within
-        while not condition():
-            if self.world.now >= end:
-                tail = "\n".join(self.log[-25:])
-                raise AssertionError(f"not within {within} s of simulated time; log:\n{tail}")
-            self.tick()
