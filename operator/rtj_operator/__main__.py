@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import platform
+import signal
 import socket
 import sys
 from importlib import metadata
@@ -97,14 +98,16 @@ async def run(settings: Settings, *, version: str) -> None:
             instance=settings.instance,
             sees_all_jobs=not settings.namespaces,
         )
+        servers = contextlib.AsyncExitStack()
+        stack.push_async_callback(servers.aclose)
         for web, port in (
             (health_app(pulse=pulse, queue=app.queue), settings.health_port),
             (metrics_app(metrics.registry), settings.metrics_port),
         ):
             runner = await serve(web, port=port)
-            stack.push_async_callback(runner.cleanup)
+            servers.push_async_callback(runner.cleanup)
         metrics.leader.set(1)
-        await work(app, settings=settings, pulse=pulse)
+        await work(app, settings=settings, pulse=pulse, servers=servers)
 
 
 async def first_contact(cluster: KubeCluster) -> str:
@@ -127,22 +130,38 @@ async def first_contact(cluster: KubeCluster) -> str:
                 return uid
 
 
-async def work(app: App, *, settings: Settings, pulse: Pulse) -> None:
+async def work(
+    app: App, *, settings: Settings, pulse: Pulse, servers: contextlib.AsyncExitStack
+) -> None:
     stop, ready = asyncio.Event(), pulse.ready
     watching = asyncio.create_task(
         handlers.watch(app, namespaces=settings.namespaces, stop=stop, ready=ready), name="watches"
     )
     working = asyncio.create_task(app.run(workers=settings.workers), name="loop")
+    asked = asyncio.create_task(asked_to_end(ready), name="signals")
     try:
-        await asyncio.wait({watching, working}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({watching, working, asked}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         log.info("ending")
-        stop.set()
+        asked.cancel()
         working.cancel()
-        results = await asyncio.gather(watching, working, return_exceptions=True)
+        # kopf waits for every task of the loop before it ends, so ours have to go first.
+        results = await asyncio.gather(working, asked, return_exceptions=True)
+        await servers.aclose()
+        stop.set()
+        results += await asyncio.gather(watching, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
             raise result
+
+
+async def asked_to_end(ready: asyncio.Event) -> None:
+    """SIGTERM or SIGINT came. Until the watches are ready kopf listens to them itself."""
+    await ready.wait()
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, came.set)
+    await came.wait()
 
 
 if __name__ == "__main__":
