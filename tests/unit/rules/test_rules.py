@@ -195,3 +195,14 @@ def test_alertmanager_example_is_accepted_and_routes_by_severity() -> None:
         assert routed.stdout.split() == [receiver]
     inhibitions = yaml.safe_load(example.read_text())["inhibit_rules"]
     assert [rule["equal"] for rule in inhibitions] == [["namespace", "name"]]
+
+
+@pytest.mark.parametrize("page", ["alerts.md", "install.md", "metrics.md"])
+def test_links_of_the_pages_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", (DOCS / page).read_text()):
+        name, _, anchor = target.partition("#")
+        linked = DOCS / (name or page)
+        assert linked.exists(), f"{page}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(), flags=re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, target
