@@ -14,6 +14,9 @@ import pytest
 from rtj_sidecar.checkpoints.formats import facts, sniff, stub, zips
 from rtj_sidecar.checkpoints.formats.base import CHUNK, Caps, FileCheck, MalformedError, Window
 from rtj_sidecar.checkpoints.formats.inert import Stub
+from rtj_sidecar.checkpoints.layouts import common
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.scan import entry_of
 from rtj_sidecar.checkpoints.types import Reason
 
 
@@ -148,6 +151,12 @@ def test_facts_stay_plain_json() -> None:
     assert "step" not in facts.from_state({"step": 1 << 70})
 
 
+def test_settings_that_name_an_optimizer_hold_none() -> None:
+    arguments = {"optim": "adamw", "optim_args": None, "optimizer_name": "sgd"}
+    assert facts.from_state(arguments)["full_state"] is False
+    assert facts.from_state({"optimizer": {"state": {}}})["full_state"] is True
+
+
 def test_a_step_one_level_below_the_top() -> None:
     assert facts.from_state({"trainer": {"global_step": 9, "epoch": 2}})["step"] == 9
     assert facts.from_state({"state": {0: {}}, "param_groups": []})["full_state"] is True
@@ -175,7 +184,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     assert error.reason is Reason.UNSAFE_ENTRY
     assert "a/data/0" in str(error)
     pickled = torch_zip(tmp_path / "b.pt", {"b/data.pkl": PICKLE + bytes(1 << 20)}, packed=True)
-    assert "cap" in str(refused(pickled, caps=Caps(pickle_bytes=1000)))
+    assert "cap" in str(check(pickled, caps=Caps(pickle_bytes=1000)).facts["unread"])
 
 
 def test_packed_members_are_checked_too(tmp_path: Path) -> None:
@@ -304,3 +313,13 @@ def test_a_header_length_beyond_the_file_or_the_cap(tmp_path: Path) -> None:
 def test_metadata_strings_are_kept(tmp_path: Path) -> None:
     path = safetensors(tmp_path / "m.safetensors", {"__metadata__": {"step": "5"}, **ONE}, bytes(8))
     assert check(path).facts["metadata"] == {"step": "5"}
+
+
+def test_a_cap_leaves_a_file_unchecked_and_never_condemns_it(tmp_path: Path) -> None:
+    torch_zip(tmp_path / "ckpt_1.pt", {"a/data.pkl": PICKLE, "a/data/0": b"tensor"})
+    (tmp_path / "state.json").write_text('{"step": 1}')
+    small = Caps(pickle_bytes=1, json_bytes=1)
+    assert check(tmp_path / "ckpt_1.pt", caps=small).facts["unread"]
+    reader = Reader(tmp_path, caps=small)
+    entry = entry_of("state.json", os.stat(tmp_path / "state.json"))
+    assert common.check_of(reader, entry).passed is None

@@ -321,6 +321,13 @@ def test_hf_killed_anywhere_in_its_save(fresh: Fresh) -> None:
         expect_torn(root, "checkpoint-6", Reason.MARKER_MISSING, "trainer_state.json")
 
 
+def test_hf_final_model_in_the_output_directory_is_no_save(fresh: Fresh) -> None:
+    root = fresh("hf")
+    for name in ("model.safetensors", "config.json", "training_args.bin"):
+        shutil.copy2(root / "checkpoint-4" / name, root / name)
+    assert set(judged(root)) == {"checkpoint-2", "checkpoint-4"}
+
+
 def test_hf_step_in_state_and_name_must_agree(fresh: Fresh) -> None:
     root = fresh("hf")
     (root / "checkpoint-4").rename(root / "checkpoint-6")

@@ -15,6 +15,7 @@ from pathlib import Path
 from rtj_sidecar.checkpoints.formats.base import (
     CHUNK,
     DEFAULT_CAPS,
+    CapError,
     Caps,
     FileCheck,
     MalformedError,
@@ -100,6 +101,8 @@ class Reader:
             self._same(descriptor, entry)
             try:
                 found = answer(Window(descriptor, 0, entry.size), self._buffer)
+            except CapError as error:
+                found = FileCheck("unread", None, f"{entry.path}: {error}: not checked")
             except MalformedError as error:
                 found = FileCheck("broken", False, f"{entry.path}: {error}", error.reason)
             self._same(descriptor, entry)

@@ -20,13 +20,17 @@ class MalformedError(ValueError):
         self.reason = reason
 
 
+class CapError(MalformedError):
+    """It may be whole, but reading it would cost more than the caps allow: unknown, not broken."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caps:
     """Limits that a hostile or broken file runs into before it costs memory or time."""
 
     pickle_bytes: int = 64 << 20
     pickle_operations: int = 4_000_000
-    pickle_seconds: float = 20.0
+    pickle_seconds: float = 60.0
     zip_directory_bytes: int = 64 << 20
     inflated_bytes: int = 64 << 20
     """Most bytes one compressed member may unfold to when its content is wanted."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtj_sidecar.checkpoints.formats import stub, zips
-from rtj_sidecar.checkpoints.formats.base import Caps, FileCheck, MalformedError, Window
+from rtj_sidecar.checkpoints.formats.base import CapError, Caps, FileCheck, MalformedError, Window
 from rtj_sidecar.checkpoints.formats.facts import whole_number
 from rtj_sidecar.checkpoints.formats.inert import Stub
 from rtj_sidecar.checkpoints.types import Reason
@@ -48,7 +48,7 @@ class Metadata:
 def read_metadata(window: Window, *, caps: Caps) -> Metadata:
     """Raises MalformedError where it is no `.metadata` of DCP, or names a path outside its own."""
     if window.size > caps.pickle_bytes:
-        raise MalformedError(f"its pickle of {window.size} bytes is above the cap")
+        raise CapError(f"its pickle of {window.size} bytes is above the cap")
     if not window.size:
         raise MalformedError("it is empty", reason=Reason.TRUNCATED)
     value = stub.load(window.read(0, window.size), caps=caps)

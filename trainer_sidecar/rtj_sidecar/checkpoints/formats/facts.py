@@ -49,10 +49,9 @@ def from_state(value: Any) -> dict[str, object]:
     facts["keys"] = [key[:_MAX_TEXT] for key in names[:_MAX_KEYS]]
     facts["key_count"] = len(top)
     inner = [key for level in levels for key in level if isinstance(key, str)]
+    holders = [key for level in levels for key in level if _holds_optimizer(key, level[key])]
     # {state, param_groups} is the state of an optimizer saved by itself.
-    facts["full_state"] = any(_optimizer(key) for key in inner) or {"state", "param_groups"} <= {
-        *names
-    }
+    facts["full_state"] = bool(holders) or {"state", "param_groups"} <= {*names}
     facts["rng"] = any("rng" in key.lower() or "random_state" in key.lower() for key in inner)
     best = {key[:_MAX_TEXT]: number(top[key]) for key in names if key.startswith("best")}
     if known := {key: item for key, item in best.items() if item is not None}:
@@ -86,8 +85,12 @@ def _take(
             facts[name] = found
 
 
-def _optimizer(key: str) -> bool:
-    return key.lower().startswith("optim") or key in ("opt", "opt_state") or "optimizer" in key
+def _holds_optimizer(key: Any, value: Any) -> bool:
+    """By name, and only where the value can hold tensors: settings name optimizers, too."""
+    if not isinstance(key, str) or not isinstance(value, dict | list | tuple | Stub):
+        return False
+    named = key.lower().startswith("optim") or "optimizer" in key.lower()
+    return named or key in ("opt", "opt_state")
 
 
 def _mapping(value: Any) -> Mapping[Any, Any] | None:

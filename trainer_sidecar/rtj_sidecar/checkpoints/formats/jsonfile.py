@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rtj_sidecar.checkpoints.formats.base import Caps, FileCheck, MalformedError, Window
+from rtj_sidecar.checkpoints.formats.base import CapError, Caps, FileCheck, MalformedError, Window
 from rtj_sidecar.checkpoints.types import Reason
 
 
 def load(window: Window, *, caps: Caps) -> Any:
     """The parsed content. Raises MalformedError (Truncated where the file is empty)."""
     if window.size > caps.json_bytes:
-        raise MalformedError(f"its {window.size} bytes of JSON are above the cap")
+        raise CapError(f"its {window.size} bytes of JSON are above the cap")
     raw = window.read(0, window.size)
     if not raw.strip(b" \t\r\n\0"):
         raise MalformedError("it is empty or only zeros", reason=Reason.TRUNCATED)

@@ -13,7 +13,7 @@ import struct
 import time
 from typing import Any
 
-from rtj_sidecar.checkpoints.formats.base import DEFAULT_CAPS, Caps, MalformedError
+from rtj_sidecar.checkpoints.formats.base import DEFAULT_CAPS, CapError, Caps, MalformedError
 from rtj_sidecar.checkpoints.formats.inert import Stub, inert_call, safe_key
 from rtj_sidecar.checkpoints.types import Reason
 
@@ -36,7 +36,7 @@ def load(data: bytes, *, caps: Caps = DEFAULT_CAPS) -> Any:
 def load_from(data: bytes, *, caps: Caps = DEFAULT_CAPS, start: int = 0) -> tuple[Any, int]:
     """As `load`, from `start`; also the position after the pickle."""
     if len(data) - start > caps.pickle_bytes:
-        raise MalformedError(f"its pickle of {len(data) - start} bytes is above the cap")
+        raise CapError(f"its pickle of {len(data) - start} bytes is above the cap")
     machine = _Machine(caps=caps)
     end = start
     try:
@@ -82,9 +82,9 @@ class _Machine:
         before = self._left
         self._left -= count
         if self._left < 0:
-            raise MalformedError("its pickle has more operations than the cap")
+            raise CapError("its pickle has more operations than the cap")
         if before // 4096 != self._left // 4096 and time.monotonic() > self._deadline:
-            raise MalformedError("its pickle takes longer to read than the cap")
+            raise CapError("its pickle takes longer to read than the cap")
 
     def step(self, name: str, argument: Any) -> bool:
         """One opcode; True at STOP."""

@@ -53,8 +53,8 @@ def _facts(window: Window, archive: zips.Archive, caps: Caps) -> dict[str, objec
     for member in archive.members:
         top, _, rest = member.name.partition("/")
         if rest == "data.pkl" and top:
-            content = zips.read_member(window, archive, member, limit=caps.pickle_bytes)
             try:
+                content = zips.read_member(window, archive, member, limit=caps.pickle_bytes)
                 return safe.from_state(stub.load(content, caps=caps))
             except MalformedError as error:
                 if error.reason is Reason.CHECKSUM_MISMATCH:

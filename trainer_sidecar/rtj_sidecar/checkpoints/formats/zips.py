@@ -12,7 +12,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from rtj_sidecar.checkpoints.formats.base import Caps, MalformedError, Window
+from rtj_sidecar.checkpoints.formats.base import CapError, Caps, MalformedError, Window
 from rtj_sidecar.checkpoints.types import Reason
 
 _EOCD = struct.Struct("<4s4H2LH")
@@ -70,7 +70,7 @@ def read_archive(window: Window, *, caps: Caps) -> Archive:
             f"its directory says that {-start} bytes before it are missing", reason=Reason.TRUNCATED
         )
     if size > caps.zip_directory_bytes:
-        raise MalformedError(f"its directory of {size} bytes is larger than the cap")
+        raise CapError(f"its directory of {size} bytes is larger than the cap")
     members = _members(window.read(start + offset, size), count)
     return Archive(start, window.size - start, members, offset)
 
@@ -189,7 +189,7 @@ def check_members(window: Window, archive: Archive, *, buffer: bytearray, caps: 
 def read_member(window: Window, archive: Archive, member: Member, *, limit: int) -> bytes:
     """A member's content, checked; MalformedError where it is larger than `limit` bytes."""
     if member.size > limit:
-        raise MalformedError(f"member {member.name!r} of {member.size} bytes is above the cap")
+        raise CapError(f"member {member.name!r} of {member.size} bytes is above the cap")
     begin = data_offset(window, archive, member)
     content = window.read(begin, member.packed)
     if member.method == _DEFLATED:

@@ -226,6 +226,8 @@ def _marker_gate(
             detail = f"{prefix}{MARKER} is missing: the save did not finish"
             return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
         metadata = metadata_of(reader, marker)
+        if isinstance(metadata, FileCheck) and metadata.passed is None:
+            return GateResult(Gate.MARKER, None, metadata.detail)
         if isinstance(metadata, FileCheck):
             return common.failed(Gate.MARKER, Reason.MARKER_INVALID, metadata.detail)
         for name in metadata.sizes():

@@ -172,6 +172,8 @@ def _marker_gate(save: FoundSave, files: dict[str, FileEntry], reader: Reader) -
         )
         return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
     state = common.json_of(reader, entry, keep=_STATE_KEYS)
+    if state.passed is None:
+        return GateResult(Gate.MARKER, None, state.detail)
     if not state.passed:
         return common.failed(Gate.MARKER, Reason.MARKER_INVALID, state.detail)
     if state.facts.get("global_step") != save.step:

@@ -7,6 +7,7 @@ save (`last.pt`) is an alias of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from rtj_sidecar.checkpoints.types import (
 )
 
 _PLAIN = (".pt", ".pth", ".ckpt")
+_ACCESSORY = re.compile(r"^(training_args|rng_state|scheduler|scaler|random_states)")
 _MOST_PEEKS = 256
 """Files of one save that are looked into for facts; all of them are checked when it is judged."""
 
@@ -122,6 +124,8 @@ def _directory(save: FoundSave) -> bool:
 def _is_save(save: FoundSave) -> bool:
     """A lone file of a fixed name is a save if it states a step or epoch, holds an optimizer, or
     cannot be read (a torn one must be seen as torn); weights without a step are an output."""
+    if _ACCESSORY.match(name_of(save.root_key)):
+        return False
     readable = save.full_state is not None or "keys" in save.facts
     labelled = save.step is not None or save.epoch is not None
     return labelled or save.full_state is True or not readable
