@@ -325,6 +325,11 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "The operator cannot reach a sidecar that Kubernetes says is running.",
         "Allow TCP to the pods' port 9871 from the operator (NetworkPolicy, service mesh).",
     ),
+    Reason.PROGRESS_FILE_UNREADABLE: ReasonText(
+        "A line of the progress file is not a JSON object with a step or a loss.",
+        'Write one object a line, e.g. {"step": 120, "loss": 1.7}; other sources are used '
+        "meanwhile.",
+    ),
     Reason.TRAINER_RESTARTS_ITSELF: ReasonText(
         "The command restarts its workers on its own (torchrun --max-restarts), from a state "
         "nobody checked.",

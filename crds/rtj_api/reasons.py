@@ -108,6 +108,7 @@ class Reason(StrEnum):
     FENCE_TAKEN = "FenceTaken"
     SUPERVISOR_MISSING = "SupervisorMissing"
     REPORTS_UNREACHABLE = "ReportsUnreachable"
+    PROGRESS_FILE_UNREADABLE = "ProgressFileUnreadable"
     TRAINER_RESTARTS_ITSELF = "TrainerRestartsItself"
     # the run's records
     STORE_UNSUPPORTED = "StoreUnsupported"  # it lacks what the commit protocol stands on

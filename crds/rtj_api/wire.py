@@ -281,6 +281,7 @@ class Report(Wire):
     seq: int = 0
     phase: SidecarPhase = SidecarPhase.IDLE
     supervisor_seen: bool = False
+    settling: bool = False  # the trainer ended; a newer save may still be found and pinned
     terminating: bool = False
     trainer: TrainerView = Field(default_factory=TrainerView)
     problem: Problem | None = None
@@ -298,7 +299,7 @@ class Report(Wire):
     verdicts: list[Verdict] = Field(default_factory=list)
 
 
-# --- the user's one-shot wish, annotation `resumable-training.dev/request` --------------------------
+# --- the user's one-shot wish, annotation `resumable-training.dev/request` ---------------------
 
 
 class RequestAction(StrEnum):

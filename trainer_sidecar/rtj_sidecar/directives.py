@@ -27,10 +27,11 @@ def accept(
         return Refused(f"it is of job {directive.job_uid}, this pod is of {job_uid}")
     if directive.pod_uid != pod_uid:
         return Refused(f"it is for pod {directive.pod_uid}, this is {pod_uid}")
-    if highest is not None and (directive.attempt, directive.seq) <= (
-        highest.attempt,
-        highest.seq,
-    ):
+    if highest is None:
+        return None
+    # The same directive with the permission to claim is the answer to a question of ours.
+    new, old = ((d.attempt, d.seq, d.may_claim) for d in (directive, highest))
+    if new <= old:
         return Refused(f"attempt {directive.attempt} seq {directive.seq} was seen before")
     return None
 

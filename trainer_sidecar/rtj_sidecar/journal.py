@@ -12,19 +12,8 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 from rtj_api.wire import Directive, Resume, Verdict, Wire
 
+from rtj_sidecar.runs.records import Parent
 from rtj_sidecar.trainer.supervisor_link import write_whole
-
-
-class NamedHere(Wire):
-    """A save on this disk that has a name in the run: which generation it is."""
-
-    name: str
-    fence: int
-    n: int
-    root_key: str
-    fingerprint: str
-    step: int | None = None
-    durable: bool = False
 
 
 class Entry(Wire):
@@ -36,11 +25,11 @@ class Entry(Wire):
     restored_bytes: int = 0  # fetched by it
     restore_total_bytes: int = 0
     resume: Resume | None = None  # what that attempt started from
+    resume_path: str | None = None  # where the trainer finds it
     fence: int | None = None  # held by rank 0
     fence_attempt: int = 0
-    first_n: int = 1
-    stopped_attempt: int = 0  # a stop was asked for: the trainer's end is no fault
-    named: list[NamedHere] = Field(default_factory=list)
+    next_n: int = 1  # number of the next save that is named in it
+    parent: Parent | None = None  # what the attempt of this fence started from
     last_durable_name: str | None = None
     last_durable_step: int | None = None
     last_durable_at: float | None = None
@@ -49,9 +38,6 @@ class Entry(Wire):
     @property
     def attempt(self) -> int:
         return self.directive.attempt if self.directive else 0
-
-
-NAMED_KEPT = 64
 
 
 class Journal:
@@ -73,9 +59,7 @@ class Journal:
     def write(self, **changes: object) -> Entry:
         """Raises OSError when the disk does not take it; the old entry then stays."""
         entry = self.entry.model_copy(update=changes)
-        if len(entry.named) > NAMED_KEPT:
-            entry = entry.model_copy(update={"named": entry.named[-NAMED_KEPT:]})
         if entry != self.entry:
-            write_whole(self._path, entry.dump_json(), flush=True)
+            write_whole(self._path, entry.dump_json())
             self.entry = entry
         return self.entry

@@ -15,9 +15,8 @@ class SeenSave(Wire):
     """A save that a rank saw finish and has pinned."""
 
     fingerprint: str  # of its generation on that rank's disk
-    ordinal: (
-        int  # counts the saves of that rank in this attempt, so a path used twice is told apart
-    )
+    attempt: int  # whose trainer made it: saves of two attempts are never one
+    ordinal: int  # counts the saves of that rank's directory
     facts: SaveFacts
     paths: list[str]
     bytes: int
@@ -25,31 +24,46 @@ class SeenSave(Wire):
 
 
 class Seen(Wire):
-    """POST /seen: all saves of this attempt that are pinned here and that no ship holds yet."""
+    """POST /seen: what one rank has, in full; it replaces what that rank said before."""
 
     job_uid: str = Field(alias="jobUID")
     rank: int
     attempt: int
-    saves: list[SeenSave] = Field(default_factory=list)
+    saves: list[SeenSave] = Field(default_factory=list)  # pinned, and without a name yet
+    pinned: list[str] = Field(default_factory=list)  # names
+    parts: list[str] = Field(default_factory=list)  # names whose part is in the store
+    final: bool = False  # the trainer of this attempt has ended and the directory was looked at
+
+
+class OpenShip(Wire):
+    """A named save that is not yet durable; `generations`: by rank, the fingerprint it saw."""
+
+    record: ShipRecord
+    generations: dict[int, str] = Field(default_factory=dict)
 
 
 class Ships(Wire):
-    """GET /ships: what the holder has named in its fence, and what became of it."""
+    """GET /ships: what the holder has named, and what became of it. Lists are bounded, newest
+    last."""
 
     fence: int | None = None
     version: int  # rises with each change; the `since` of the long poll
-    ships: list[ShipRecord] = Field(default_factory=list)  # open ones
-    durable: list[str] = Field(default_factory=list)  # names with a manifest, newest last, bounded
+    ships: list[OpenShip] = Field(default_factory=list)
+    durable: list[str] = Field(default_factory=list)
     dropped: list[str] = Field(default_factory=list)
+    skipped: list[str] = Field(default_factory=list)  # fingerprints that will never be named
 
 
 class PeerFile(Wire):
     path: str
     size: int
+    sha256: str
+    mode: int = 0o644
 
 
 class PeerSave(Wire):
-    """GET /saves/<name>: the files of a save that are pinned here."""
+    """GET /saves/<name>: what is pinned here of a save."""
 
     name: str
+    facts: SaveFacts
     files: list[PeerFile]

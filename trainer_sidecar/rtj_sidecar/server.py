@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from pydantic import ValidationError
 from rtj_api import contract
 
-from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
+from rtj_sidecar.messages import PeerSave, Seen, Ships
 from rtj_sidecar.report import Reporter
 
 MAX_WAIT = 60.0
@@ -40,7 +40,10 @@ class Peers(Protocol):
     async def heard(self, seen: Seen) -> None:
         """Raises ValueError where it is not of this gang."""
 
-    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None: ...
+    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None:
+        """By the path in the checkpoint directory."""
+
+    async def describe(self, name: str) -> PeerSave | None: ...
 
 
 def _seconds(request: web.Request) -> float:
@@ -92,8 +95,9 @@ def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -
         return found
 
     async def save(request: web.Request) -> web.Response:
-        files = [PeerFile(path=p, size=f.size) for p, f in sorted(files_of(request).items())]
-        found = PeerSave(name=request.match_info["name"], files=files)
+        found = await peers.describe(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound(text="no such save is pinned here")
         return web.json_response(text=found.dump_json())
 
     async def save_file(request: web.Request) -> web.StreamResponse:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from rtj_api.wire import SEQ, Directive, Phase
 from rtj_sidecar.directives import DirectiveFile, accept
-from rtj_sidecar.journal import Journal, NamedHere
+from rtj_sidecar.journal import Journal
+from rtj_sidecar.runs.records import Parent
 
 
-def directive(attempt: int, phase: Phase, *, job: str = "j", pod: str = "p") -> Directive:
+def directive(
+    attempt: int, phase: Phase, *, job: str = "j", pod: str = "p", claim: bool = False
+) -> Directive:
     return Directive(
         job_uid=job,
         pod_uid=pod,
@@ -20,6 +23,7 @@ def directive(attempt: int, phase: Phase, *, job: str = "j", pod: str = "p") -> 
         seq=SEQ[phase],
         phase=phase,
         world_size=2,
+        may_claim=claim,
     )
 
 
@@ -29,6 +33,8 @@ def directive(attempt: int, phase: Phase, *, job: str = "j", pod: str = "p") -> 
         (directive(1, Phase.PREPARE), None, True),
         (directive(1, Phase.RESTORE), directive(1, Phase.PREPARE), True),
         (directive(1, Phase.PREPARE), directive(1, Phase.PREPARE), False),
+        (directive(1, Phase.PREPARE, claim=True), directive(1, Phase.PREPARE), True),
+        (directive(1, Phase.PREPARE, claim=True), directive(1, Phase.PREPARE, claim=True), False),
         (directive(1, Phase.GO), directive(2, Phase.PREPARE), False),
         (directive(2, Phase.PREPARE), directive(1, Phase.RELEASE), True),
         (directive(9, Phase.GO, job="k"), None, False),
@@ -69,11 +75,11 @@ def test_the_file_is_read_as_the_kubelet_replaces_it(tmp_path: Path) -> None:
 
 def test_the_journal_survives(tmp_path: Path) -> None:
     path = tmp_path / "sidecar.journal"
-    named = NamedHere(name="f00000001-n1-s5", fence=1, n=1, root_key="a", fingerprint="b")
-    Journal(path).write(directive=directive(3, Phase.GO), named=[named], fence=4)
+    parent = Parent(name="f00000001-n1-s5", step=5)
+    Journal(path).write(directive=directive(3, Phase.GO), parent=parent, fence=4)
     entry = Journal(path).entry
     assert entry.attempt == 3
-    assert entry.named == [named]
+    assert entry.parent == parent
     assert entry.fence == 4
 
 

@@ -13,9 +13,10 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 from rtj_api.reasons import Reason
 from rtj_api.wire import CheckpointView, ProgressView, Report, SidecarPhase, Verdict
-from rtj_sidecar.messages import Seen, Ships
+from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
 from rtj_sidecar.metrics import SidecarCollector, Traffic
 from rtj_sidecar.report import Reporter
+from rtj_sidecar.runs.records import SaveFacts
 from rtj_sidecar.server import PinnedFile, make_app
 
 
@@ -35,6 +36,13 @@ class FakePeers:
         if seen.job_uid != "j":
             raise ValueError("not of this gang")
         self.got.append(seen)
+
+    async def describe(self, name: str) -> PeerSave | None:
+        files = self.files.get(name)
+        if files is None:
+            return None
+        listed = [PeerFile(path=p, size=f.size, sha256="0" * 64) for p, f in files.items()]
+        return PeerSave(name=name, facts=SaveFacts(root_key="a", layout="torch"), files=listed)
 
     def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None:
         return self.files.get(name)

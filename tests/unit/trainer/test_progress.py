@@ -26,7 +26,7 @@ LINES = [
     ("model.safetensors:  12%|#2        | 126M/1.05G [00:03<00:20, 45.6MB/s]", Sign()),
     # Megatron-LM
     (" [2024-05-01 10:00:00] iteration      100/  500000 | consumed samples:        25600 | "
-     "elapsed time per iteration (ms): 1234.5 | learning rate: 1.0E-04 | global batch size:   256 | "
+     "elapsed time per iteration (ms): 1234.5 | learning rate: 1.0E-04 | global batch size:  256 | "
      "lm loss: 1.052345E+01 | loss scale: 1.0 | grad norm: 1.234 |",
      Sign(step=100, loss=10.52345)),
     # nanoGPT

@@ -34,6 +34,13 @@ def test_waits_for_the_go_then_starts_with_its_environment_and_arguments(tmp_pat
         assert state.trainer.tail == [expected]
 
 
+def test_a_shell_places_the_resume_arguments_itself(tmp_path: Path) -> None:
+    script = "echo got $(RTJ_RESUME_ARGS); echo $0"
+    with supervised(tmp_path, ["sh", "-c", script]) as one:
+        one.go(1, env={"RTJ_RESUME_ARGS": "--resume '/a b/c'"}, extra=("--resume", "/a b/c"))
+        assert one.until_exited(1).trainer.tail == ["got --resume /a b/c", "sh"]
+
+
 def test_records_code_signal_tail_and_the_torchelastic_error(tmp_path: Path) -> None:
     code = (
         "import os, sys, json\n"

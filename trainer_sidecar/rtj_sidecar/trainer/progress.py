@@ -24,7 +24,7 @@ _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf(?:inity)?
 # tqdm.std.tqdm.format_meter: `desc: 45%|####  | 45/100 [00:10<00:12, 4.5it/s, loss=1.2]`.
 _BAR = re.compile(r"(?:^|[\s:])\d{1,3}%\|[^|]{0,400}\|\s*(\d+)/(\d+)\s*\[")
 _BAR_WORDS = re.compile(r"^\W*(epoch|train|training|steps?|iter|iteration|progress)?\b", re.I)
-# Megatron-LM training_log: ` iteration      100/  500000 | consumed samples: … | lm loss: 1.0E+01 |`
+# Megatron-LM training_log: ` iteration      100/  500000 | consumed samples: … | lm loss: … |`
 _MEGATRON = re.compile(r"\biteration\s+(\d+)\s*/\s*\d+\s*\|", re.I)
 _STEP = re.compile(
     r"(?<![A-Za-z0-9_\-.])(?:global[_ -]?|train[_ -]?)?(?:step|iter|iteration)\b['\"]?"

@@ -622,9 +622,11 @@ class Supervisor:
         env = dict(os.environ)
         env.setdefault("TORCHELASTIC_ERROR_FILE", self.error_file(record["attempt"]))
         env.update(wanted)
+        # A command that places the arguments itself (a shell's) gets none appended.
+        placed = any("$(RTJ_RESUME_ARGS)" in word for word in self.command)
         arguments = [
             VARIABLE.sub(lambda match: env.get(match.group(1), match.group(0)), str(word))
-            for word in self.command + list(go.get("extraArgs") or [])
+            for word in self.command + ([] if placed else list(go.get("extraArgs") or []))
         ]
         pipes = [os.pipe(), os.pipe()]
         try:

@@ -75,6 +75,10 @@ class SupervisorLink:
     def stop(self, message: Stop) -> None:
         self._write(contract.FILE_STOP, message)
 
+    def kill(self, *, up_to: int) -> None:
+        """End the trainer of any attempt up to that one without grace."""
+        self.stop(Stop(attempt=up_to, grace_seconds=None))
+
     def release(self, message: Release) -> None:
         self._write(contract.FILE_RELEASE, message)
 

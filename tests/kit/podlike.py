@@ -1,0 +1,232 @@
+"""A pod without Kubernetes: a real agent process, a real supervisor, a directive file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rtj_api.wire import SEQ, Directive, Phase, Report, Resume, SidecarConfig, SidecarPhase
+
+from kit import toy_trainer
+from kit.supervised import Supervised, start_supervised, wait_for
+
+REPOSITORY = Path(__file__).parents[2]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(
+        str(REPOSITORY / part) for part in ("crds", "trainer_sidecar", "cli")
+    ),
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def trainer_command(path: Path, *options: str, steps: int = 400, every: int = 10) -> list[str]:
+    script = Path(toy_trainer.__file__)
+    known = ["--dir", str(path), "--steps", str(steps), "--every", str(every)]
+    return [sys.executable, "-u", str(script), *known, *options]
+
+
+@dataclass
+class PodLike:
+    """One pod. `root` holds everything of it; `store` is shared by the gang."""
+
+    root: Path
+    config: SidecarConfig
+    uid: str
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    agent: subprocess.Popen[bytes] | None = None
+    trainer: Supervised | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.config.path)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.config.status_port}"
+
+    def start_agent(self) -> None:
+        (self.root / "podinfo").mkdir(parents=True, exist_ok=True)
+        with open(self.root / "agent.log", "ab") as log:
+            self.agent = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "rtj_sidecar"),
+                    *("--run-dir", str(self.root / "rtj")),
+                    *("--podinfo", str(self.root / "podinfo")),
+                ],
+                env={
+                    **ENVIRONMENT,
+                    "RTJ_CONFIG": self.config.dump_json(),
+                    "RTJ_POD_UID": self.uid,
+                    **self.environment,
+                },
+                stdout=log,
+                stderr=log,
+            )
+
+    def start(self) -> PodLike:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.start_agent()
+        wait_for(self.answers, why="the agent's HTTP")
+        self.start_container()
+        return self
+
+    def start_container(self) -> None:
+        self.trainer = start_supervised(
+            self.root / "rtj",
+            self.command,
+            path=self.path,
+            grace=self.config.trainer_grace_seconds,
+        )
+
+    def answers(self) -> Report | None:
+        try:
+            with urllib.request.urlopen(self.url + "/status", timeout=5) as answer:
+                return Report.model_validate_json(answer.read())
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def report(self) -> Report:
+        return wait_for(self.answers, why="a report")
+
+    def until(self, fact: Callable[[Report], object], *, seconds: float = 30) -> Report:
+        last: list[Report] = []
+
+        def seen() -> Report | None:
+            report = self.answers()
+            if report is None:
+                return None
+            last[:] = [report]
+            return report if fact(report) else None
+
+        try:
+            return wait_for(seen, seconds=seconds)
+        except AssertionError:
+            text = json.dumps(last[0].dump(), indent=1) if last else "no report"
+            raise AssertionError(f"{text}\n{self.log()[-6000:]}") from None
+
+    def until_phase(self, phase: SidecarPhase, attempt: int, **options: float) -> Report:
+        return self.until(
+            lambda r: r.attempt == attempt and r.phase in (phase, SidecarPhase.FAILED), **options
+        )
+
+    def direct(
+        self,
+        phase: Phase,
+        attempt: int,
+        *,
+        resume: Resume | None = None,
+        fast: bool = False,
+        world_size: int = 1,
+        coordinator: str = "127.0.0.1",
+        grace: float | None = None,
+        may_claim: bool = False,
+    ) -> None:
+        directive = Directive(
+            job_uid=self.config.job_uid,
+            pod_uid=self.uid,
+            rank=self.config.rank,
+            attempt=attempt,
+            seq=SEQ[phase],
+            phase=phase,
+            world_size=world_size,
+            coordinator=coordinator,
+            resume=resume,
+            fast=fast,
+            grace_seconds=grace,
+            may_claim=may_claim,
+        )
+        place = self.root / "podinfo"
+        (place / "directive.tmp").write_text(directive.dump_json())
+        os.rename(place / "directive.tmp", place / "directive")
+
+    def trainer_pid(self) -> int:
+        """As seen from here."""
+        assert self.trainer is not None
+        children = Path(f"/proc/{self.trainer.pid}/task/{self.trainer.pid}/children")
+        return int(wait_for(lambda: children.read_text().split(), why="a trainer")[0])
+
+    def kill_trainer(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.trainer_pid(), number)
+
+    def kill_agent(self) -> None:
+        assert self.agent is not None
+        self.agent.kill()
+        self.agent.wait(10)
+
+    def log(self) -> str:
+        return (self.root / "agent.log").read_text(errors="replace")
+
+    def output(self) -> str:
+        assert self.trainer is not None
+        return self.trainer.output_text()
+
+    def end(self) -> None:
+        if self.agent is not None and self.agent.poll() is None:
+            self.agent.kill()
+            self.agent.wait(10)
+        if self.trainer is not None and self.trainer.process.poll() is None:
+            try:
+                os.kill(self.trainer.pid, signal.SIGKILL)
+            except (OSError, AssertionError):
+                os.killpg(self.trainer.process.pid, signal.SIGKILL)
+            self.trainer.process.wait(10)
+
+
+def make_pod(
+    directory: Path,
+    *,
+    store: Path | str | None,
+    rank: int = 0,
+    made_in: int = 1,
+    command: Callable[[Path], list[str]] = trainer_command,
+    port: int | None = None,
+    job_uid: str = "job-1",
+    volume: Path | None = None,
+    environment: dict[str, str] | None = None,
+    **options: object,
+) -> PodLike:
+    root = directory / f"pod-{rank}-{made_in}"
+    path = volume or root / "checkpoints"
+    url = f"file://{store}" if isinstance(store, Path) else store
+    config = SidecarConfig(
+        cluster_uid="cluster",
+        job_uid=job_uid,
+        namespace="ns",
+        job="gpt",
+        rank=rank,
+        made_in=made_in,
+        framework="pytorch",
+        procs_per_replica=1,
+        run_id="ns/gpt",
+        path=str(path),
+        store_url=url,
+        resume_args=["--resume", "$(RTJ_RESUME_CHECKPOINT)"],
+        trainer_grace_seconds=5,
+        drain_seconds=30,
+        poll_seconds=0.2,
+        status_port=port or free_port(),
+        **options,  # type: ignore[arg-type]
+    )
+    return PodLike(
+        root=root,
+        config=config,
+        uid=f"uid-{rank}-{made_in}",
+        command=command(path),
+        environment=environment or {},
+    )

@@ -1,0 +1,94 @@
+"""Which save is named next, and which never."""
+
+from __future__ import annotations
+
+from rtj_sidecar.messages import SeenSave
+from rtj_sidecar.naming import Heard, groups, next_naming
+from rtj_sidecar.runs.records import SaveFacts
+
+
+def heard(
+    rank: int,
+    step: int | None,
+    *,
+    arrival: int,
+    root: str | None = None,
+    at: float = 0.0,
+    attempt: int = 1,
+) -> Heard:
+    root = root or f"ckpt_{step}"
+    facts = SaveFacts(root_key=root, layout="torch", step=step)
+    save = SeenSave(
+        fingerprint=f"{rank}-{root}-{arrival}",
+        attempt=attempt,
+        ordinal=arrival,
+        facts=facts,
+        paths=[root],
+        bytes=1,
+        seen_at=0,
+    )
+    return Heard(rank, save, arrival, at)
+
+
+def name(found: list[Heard], **options: object) -> object:
+    defaults = {"open_ships": 0, "usual": {0}, "world_size": 2, "now": 0.0, "grace": 2.0}
+    return next_naming(heard=found, **{**defaults, **options})  # type: ignore[arg-type]
+
+
+def test_ranks_are_joined_by_root_or_by_step() -> None:
+    found = groups(
+        [
+            heard(0, 5, arrival=1),
+            heard(1, 5, arrival=2, root="ckpt_5_rank1"),
+            heard(0, 10, arrival=3),
+            heard(1, None, arrival=4, root="x"),
+            heard(0, None, arrival=5, root="x"),
+        ]
+    )
+    assert [sorted(group.by_rank) for group in found] == [[0, 1], [0], [0, 1]]
+
+
+def test_a_path_used_twice_is_two_saves() -> None:
+    twice = [heard(0, None, arrival=1, root="last.pt"), heard(0, None, arrival=2, root="last.pt")]
+    assert len(groups(twice)) == 2
+
+
+def test_all_ranks_are_waited_for_at_first_and_the_usual_ones_later() -> None:
+    first = [heard(0, 5, arrival=1)]
+    waiting = name(first, usual=set())
+    assert (waiting.name, waiting.wake_at) == (None, 2.0)  # type: ignore[attr-defined]
+    assert name(first, usual=set(), now=2.0).name is not None  # type: ignore[attr-defined]
+    assert name(first, usual=set(), final=True).name is not None  # type: ignore[attr-defined]
+    assert name(first, usual={0}).name is not None  # type: ignore[attr-defined]
+    assert name(first, usual={0, 1}).name is None  # type: ignore[attr-defined]
+
+
+def test_in_order_while_the_store_keeps_up() -> None:
+    found = name([heard(0, 5, arrival=1), heard(0, 10, arrival=2)])
+    assert found.name.lead.facts.step == 5  # type: ignore[attr-defined]
+    assert found.skipped == ()  # type: ignore[attr-defined]
+
+
+def test_under_back_pressure_only_the_newest() -> None:
+    three = [heard(0, step, arrival=step) for step in (5, 10, 15)]
+    found = name(three)
+    assert found.name.lead.facts.step == 15  # type: ignore[attr-defined]
+    assert [g.lead.facts.step for g in found.skipped] == [5, 10]  # type: ignore[attr-defined]
+    assert name(three, open_ships=2).name is None  # type: ignore[attr-defined]
+    found = name(three[:2], open_ships=1)
+    assert found.name.lead.facts.step == 10  # type: ignore[attr-defined]
+
+
+def test_an_older_save_still_waited_for_is_skipped_when_a_newer_is_named() -> None:
+    found = name(
+        [heard(1, 5, arrival=1, at=9.0), heard(0, 10, arrival=2), heard(1, 10, arrival=3)],
+        usual={0, 1},
+        now=9.5,
+    )
+    assert found.name.lead.facts.step == 10  # type: ignore[attr-defined]
+    assert [g.lead.facts.step for g in found.skipped] == [5]  # type: ignore[attr-defined]
+
+
+def test_saves_of_two_attempts_are_never_one() -> None:
+    found = groups([heard(0, 40, arrival=1), heard(1, 40, arrival=2, attempt=2)])
+    assert [sorted(group.by_rank) for group in found] == [[0], [1]]

@@ -1,0 +1,62 @@
+"""`python -m rtj_sidecar`: the sidecar of one pod. See docs/sidecar.md.
+
+Exit code 2 for a wrong environment; otherwise runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from rtj_sidecar.agent import Agent
+from rtj_sidecar.config import ConfigError, Site, read_site
+
+
+async def serve(site: Site) -> None:
+    """Run one agent until SIGTERM or SIGINT."""
+    agent = Agent(site)
+    await agent.start()
+    work = asyncio.create_task(agent.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+    finally:
+        await agent.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m rtj_sidecar",
+        description="Finds, proves, ships and restores the checkpoints of one trainer.",
+        epilog="Reads RTJ_CONFIG (JSON of a SidecarConfig), RTJ_POD_UID and RTJ_POD_NAME.",
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, help="in place of /rtj: holds bin/supervise and run/"
+    )
+    parser.add_argument(
+        "--podinfo", type=Path, help="in place of /rtj-podinfo: holds the file `directive`"
+    )
+    arguments = parser.parse_args()
+    logging.basicConfig(
+        level=logging.INFO,
+        format='{"time":"%(asctime)s","level":"%(levelname)s","logger":"%(name)s","message":"%(message)s"}',
+        stream=sys.stderr,
+    )
+    try:
+        site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo)
+    except ConfigError as error:
+        print(f"rtj_sidecar: {error}", file=sys.stderr)
+        return 2
+    asyncio.run(serve(site))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,436 @@
+"""The agent of one pod: its parts put together, and the few loops that keep them going.
+
+Whatever happens to it, the trainer goes on; a restarted agent continues from its journal. Must
+never leave a wait without an end: see `_leave_loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+
+from aiohttp import ClientSession, web
+from prometheus_client import CollectorRegistry
+from rtj_api import contract
+from rtj_api.reasons import Reason
+from rtj_api.wire import (
+    Directive,
+    Phase,
+    Release,
+    SidecarPhase,
+    SuperviseConfig,
+    SupervisorState,
+    TrainerState,
+)
+
+from rtj_sidecar.attempts import Attempts
+from rtj_sidecar.checkpoints.layouts import layouts_for
+from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
+from rtj_sidecar.config import Site
+from rtj_sidecar.directives import DirectiveFile, accept
+from rtj_sidecar.directory import Directory
+from rtj_sidecar.holding import Holding
+from rtj_sidecar.journal import Journal
+from rtj_sidecar.looking import Looking
+from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
+from rtj_sidecar.metrics import SidecarCollector
+from rtj_sidecar.mirroring import Mirroring
+from rtj_sidecar.report import Reporter
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.server import PinnedFile, make_app
+from rtj_sidecar.shipping import Shipping
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.stores.open import open_store
+from rtj_sidecar.storing import Storing
+from rtj_sidecar.trainer.progress import read_line, read_progress_line
+from rtj_sidecar.trainer.supervisor_link import SupervisorLink
+
+TICK_SECONDS = 0.01
+BEAT_SECONDS = 5.0
+ABANDONED_SECONDS = 1800.0
+LOG_BACK_BYTES = 65536
+WELL_SECONDS = 30.0
+
+
+class Agent:
+    """`start`, then `run` until cancelled; `close` at the end."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._station: Station | None = None
+        self._runner: web.AppRunner | None = None
+        self._wanted = asyncio.Event()
+        self._handling: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._seen_end: tuple[str, int] | None = None
+        self._ticked = time.monotonic()
+
+    # --- composition ---
+
+    async def start(self) -> None:
+        """Install the supervisor, take up what an earlier agent left, answer HTTP."""
+        site = self._site
+        link = SupervisorLink(site.root)
+        config = SuperviseConfig(
+            path=site.config.path, trainer_grace_seconds=site.config.trainer_grace_seconds
+        )
+        await asyncio.to_thread(link.install, config)
+        reporter = Reporter(
+            job_uid=site.config.job_uid, pod_uid=site.pod_uid, rank=site.config.rank
+        )
+        journal = Journal(link.run / contract.FILE_SIDECAR_JOURNAL)
+        if journal.unreadable:
+            log.error("journal: %s", journal.unreadable)
+        station = Station(
+            site=site,
+            link=link,
+            journal=journal,
+            reporter=reporter,
+            directory=Directory(
+                site.path,
+                run_id=site.config.run_id,
+                layout=site.config.layout,
+                include=tuple(site.config.include),
+                expect=Expectations(),
+            ),
+            run=self._open_run(reporter),
+            http=ClientSession(trust_env=False),
+            loop=asyncio.get_running_loop(),
+        )
+        self._station = station
+        self.looking = Looking(station)
+        holding = Holding(station) if site.holds else None
+        self.holding = holding
+        self.shipping = Shipping(station, self.looking, holding)
+        storing = Storing(station, self.looking, holding) if holding is not None else None
+        self.attempts = Attempts(station, self.looking, self.shipping, holding, storing)
+        self.mirroring = Mirroring(station, self.looking, self.shipping)
+        entry = journal.entry
+        if entry.directive is not None:
+            reporter.set(
+                attempt=entry.directive.attempt,
+                seq=entry.directive.seq,
+                fence=entry.fence if entry.fence_attempt == entry.attempt else None,
+            )
+            self._wanted.set()
+        if link.told_to_go():
+            await station.on_disk(station.directory.load)
+            station.begin_progress(back=LOG_BACK_BYTES)
+        await self._serve(station)
+
+    def _open_run(self, reporter: Reporter) -> Run | None:
+        config = self._site.config
+        if config.store_url is None:
+            reporter.degrade(
+                "store",
+                Reason.INVALID_SPEC,
+                "checkpoint.store.url is not set: no save outlives this pod. Set it to "
+                "s3://bucket/prefix or file:///directory",
+                retrying=False,
+            )
+            return None
+        try:
+            store = open_store(
+                config.store_url,
+                endpoint=config.store_endpoint,
+                region=config.store_region,
+                ca_file=config.store_ca_file,
+            )
+        except StoreProblem as problem:
+            reporter.degrade("store", problem.reason, problem.message, retrying=False)
+            return None
+        return Run(
+            store=store,
+            run_id=config.run_id,
+            cluster_uid=config.cluster_uid,
+            job_uid=config.job_uid,
+            rank=config.rank,
+            union_gate=union_gate,
+        )
+
+    async def _serve(self, station: Station) -> None:
+        registry = CollectorRegistry()
+        registry.register(
+            SidecarCollector(
+                namespace=self._site.config.namespace,
+                job=self._site.config.job,
+                report=lambda: station.reporter.current,
+                traffic=lambda: station.traffic,
+            )
+        )
+        app = make_app(reporter=station.reporter, peers=self, registry=registry)
+
+        @web.middleware
+        async def contact(request: web.Request, handler):  # type: ignore[no-untyped-def]
+            if request.path == contract.PATH_STATUS:
+                station.contact = time.monotonic()
+            return await handler(request)
+
+        app.middlewares.append(contact)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(
+            self._runner, self._site.bind, self._site.port, reuse_address=True
+        ).start()
+
+    @property
+    def station(self) -> Station:
+        if self._station is None:
+            raise RuntimeError("the agent was not started")
+        return self._station
+
+    async def run(self) -> None:
+        """Until cancelled. An unexpected error in any loop ends all of them and is raised."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_loop())
+            group.create_task(self._directive_loop())
+            group.create_task(self._beat_loop())
+            group.create_task(self._progress_loop())
+            group.create_task(self._leave_loop())
+            group.create_task(self.looking.loop())
+            group.create_task(self.shipping.loop())
+            group.create_task(self.mirroring.loop())
+            if not self._site.holds:
+                group.create_task(self.shipping.listen_loop())
+
+    async def close(self) -> None:
+        station = self._station
+        if station is not None:
+            station.closing.set()
+            self.shipping.cancel.set()
+            self.attempts.cancel_background()
+            await station.http.close()
+            station.lane.shutdown(wait=False, cancel_futures=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # --- loops ---
+
+    async def _watch_loop(self) -> None:
+        """The supervisor's word and new directives, a hundred times a second."""
+        at = self.station
+        file = DirectiveFile(self._site.directive)
+        seen: tuple[int, int] | None = None
+        while True:
+            self._ticked = time.monotonic()
+            changed = at.link.state_changed(seen)
+            if changed is not None:
+                state = at.link.state()
+                if state is not None:
+                    seen = changed
+                    await self._hear_supervisor(state)
+            directive = file.read()
+            if directive is not None:
+                self._hear_directive(directive)
+            if file.problem is not None:
+                at.reporter.degrade("directive", Reason.INVALID_SPEC, file.problem)
+            elif directive is not None:
+                at.reporter.heal("directive")
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _hear_supervisor(self, state: SupervisorState) -> None:
+        at = self.station
+        first = at.supervisor is None
+        at.supervisor = state
+        trainer = state.trainer
+        ended = trainer.state is TrainerState.EXITED
+        news = ended and self._seen_end != (state.boot_id, trainer.attempt)
+        mine = news and trainer.attempt == at.attempt and self._is_after_go()
+        fields: dict[str, object] = {
+            "supervisor_seen": True,
+            "trainer": trainer,
+            "terminating": state.term_received_at is not None,
+        }
+        if mine:
+            fields |= {"phase": SidecarPhase.EXITED, "settling": True, "problem": None}
+        if at.reporter.current.phase is SidecarPhase.FAILED:
+            fields.pop("phase", None)
+            fields.pop("problem", None)
+        at.reporter.set(**fields)
+        if news:
+            self._seen_end = (state.boot_id, trainer.attempt)
+        if mine:
+            log.info("trainer of attempt %d ended, code %s", trainer.attempt, trainer.exit_code)
+            self._ending = asyncio.create_task(self._after_end())
+        if first:
+            # Only now have the user's own init containers ended: the directory is ours to touch.
+            await at.on_disk(at.directory.load)
+            self.looking.tell()
+
+    def _is_after_go(self) -> bool:
+        directive = self.station.directive
+        return directive is not None and directive.phase is Phase.GO
+
+    async def _after_end(self) -> None:
+        try:
+            await self.attempts.trainer_ended()
+            if self.station.reporter.current.phase is not SidecarPhase.FAILED:
+                await self.attempts.drain()
+        finally:
+            self.station.reporter.set(settling=False)
+
+    def _hear_directive(self, directive: Directive) -> None:
+        at = self.station
+        refused = accept(
+            directive,
+            job_uid=self._site.config.job_uid,
+            pod_uid=self._site.pod_uid,
+            highest=at.directive,
+        )
+        if refused is not None:
+            log.info("directive not accepted: %s", refused.why)
+            return
+        try:
+            at.journal.write(directive=directive, done=False)
+        except OSError as error:
+            at.reporter.degrade("journal", Reason.DISK_FULL, f"the journal is not written: {error}")
+            # Not accepted: the file is read again as if it were new.
+            at.loop.call_later(1.0, self._hear_directive, directive)
+            return
+        at.contact = time.monotonic()
+        at.reporter.heal("journal")
+        if directive.attempt > at.reporter.current.attempt:
+            at.end_progress()
+        at.reporter.set(attempt=directive.attempt, seq=directive.seq, problem=None)
+        for task in (self._handling, self._ending):
+            if task is not None:
+                task.cancel()
+        self._wanted.set()
+
+    async def _directive_loop(self) -> None:
+        """Carry out the highest directive; a higher one ends what is done for a lower."""
+        at = self.station
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            directive = at.directive
+            if directive is None or (at.supervisor is None and directive.phase is Phase.GO):
+                # After a restart of the agent: first hear how the trainer is.
+                await asyncio.sleep(TICK_SECONDS)
+                self._wanted.set()
+                continue
+            self._handling = asyncio.create_task(self.attempts.carry_out(directive))
+            await asyncio.wait({self._handling})
+            if self._handling.cancelled():
+                continue
+            self._handling.result()
+            if at.directive == directive:
+                at.journal.write(done=True)
+                self._notice_end()
+
+    def _notice_end(self) -> None:
+        """The trainer may have ended before this agent knew that it was told to go."""
+        at = self.station
+        state = at.supervisor
+        if state is None or not self._is_after_go():
+            return
+        trainer = state.trainer
+        over = trainer.state is TrainerState.EXITED and trainer.attempt == at.attempt
+        if over and at.reporter.current.phase is SidecarPhase.TRAINING:
+            at.reporter.set(phase=SidecarPhase.EXITED, settling=True, trainer=trainer)
+            self._ending = asyncio.create_task(self._after_end())
+
+    async def _beat_loop(self) -> None:
+        at = self.station
+        while True:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(at.link.beat)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _progress_loop(self) -> None:
+        at = self.station
+        while True:
+            known = at.progress.first_step_at is not None
+            await asyncio.sleep(0.5 if known else 0.05)
+            follower, extra = at.log_lines, at.progress_lines
+            if follower is None or extra is None:
+                continue
+            lines = await asyncio.to_thread(follower.lines)
+            told = await asyncio.to_thread(extra.lines)
+            if follower is not at.log_lines:
+                continue
+            now, progress = time.time(), at.progress
+            for line in lines:
+                progress = progress.with_log(read_line(line), now=now)
+            for line in told:
+                sign = read_progress_line(line)
+                if sign is None:
+                    at.reporter.degrade(
+                        "progress",
+                        Reason.PROGRESS_FILE_UNREADABLE,
+                        f"{contract.ENV_PROGRESS_FILE}: not a JSON object with step or loss: "
+                        f"{line[:80]!r}",
+                    )
+                else:
+                    progress = progress.with_file(sign, now=now)
+            at.progress = progress
+            at.reporter.set(progress=progress.view())
+
+    async def _leave_loop(self) -> None:
+        """Let the trainer's container end: when the pod is ended and drained, or abandoned."""
+        at = self.station
+        while True:
+            await asyncio.sleep(0.1)
+            state = at.supervisor
+            if state is None or at.is_training:
+                continue
+            if state.term_received_at is not None:
+                overdue = time.time() - state.term_received_at > at.site.config.drain_seconds
+                if overdue or await self._is_drained_for_good():
+                    log.info("released: %s", "drain time is over" if overdue else "drained")
+                    at.link.release(Release(message=contract.MESSAGE_RELEASED))
+                    await asyncio.sleep(5)
+            elif time.monotonic() - at.contact > ABANDONED_SECONDS and self.shipping.is_drained():
+                log.warning("no operator for %d s: abandoned", ABANDONED_SECONDS)
+                at.link.release(Release(message=contract.MESSAGE_ABANDONED))
+                await asyncio.sleep(60)
+
+    async def _is_drained_for_good(self) -> bool:
+        at = self.station
+        if not at.settled:
+            await self.looking.look(gone=True)
+            at.settled = True
+            at.ship_now.set()
+        return self.shipping.is_drained()
+
+    # --- what peers ask (server.Peers) ---
+
+    def is_well(self) -> bool:
+        return time.monotonic() - self._ticked < WELL_SECONDS
+
+    async def ships(self, *, since: int | None, wait: float) -> Ships:
+        if self.holding is None:
+            return Ships(version=0)
+        return await self.holding.ships(since=since, wait=wait)
+
+    async def heard(self, seen: Seen) -> None:
+        if self.holding is None:
+            raise ValueError("rank 0 names the saves: ask it")
+        self.holding.hear(seen)
+
+    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None:
+        at = self.station
+        found: dict[str, PinnedFile] = {}
+        for save in at.directory.named(name):
+            for path, source in at.directory.sources(save).items():
+                size = next(f.stamp.size for f in save.pin.files if f.path == path)
+                found.setdefault(path, PinnedFile(source, size))
+        return found or None
+
+    async def describe(self, name: str) -> PeerSave | None:
+        at = self.station
+        saves = at.directory.named(name)
+        if not saves:
+            return None
+        hashes = await at.on_disk(at.directory.hashes, name)
+        files = [PeerFile(path=p, size=s, sha256=h, mode=m) for p, (s, h, m) in hashes.items()]
+        return PeerSave(name=name, facts=saves[0].record.facts, files=files)
+
+
+def union_gate(layout: str, parts: Sequence[PartFiles], world_size: int) -> GateResult:
+    """Whether the ranks' parts together are a whole save, by the layout's own rules."""
+    chosen = layouts_for(layout=layout)[0]
+    return chosen.union_gate(parts=parts, expect=Expectations(world_size=world_size))

@@ -1,0 +1,563 @@
+"""What a directive asks for, step by step. Every step may be done again after a crash.
+
+Must never let a trainer run between an accepted prepare and the go of that attempt, never restore
+after the go, and never start from another save than the directive names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+
+from aiohttp import ClientError, ClientTimeout
+from pydantic import ValidationError
+from rtj_api import contract
+from rtj_api.reasons import Reason
+from rtj_api.rules.rendezvous import environment
+from rtj_api.wire import (
+    Directive,
+    Go,
+    Phase,
+    Release,
+    Resume,
+    SidecarPhase,
+    Stop,
+    Verdict,
+)
+
+from rtj_sidecar.checkpoints.quiescence import Writers
+from rtj_sidecar.checkpoints.restore import Owner, RestoreError
+from rtj_sidecar.directory import DirectoryProblem
+from rtj_sidecar.holding import Holding
+from rtj_sidecar.looking import Looking
+from rtj_sidecar.messages import PeerSave
+from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside, target_from_pins
+from rtj_sidecar.runs.records import FileRecord, MarkKind, Outcome, SaveFacts
+from rtj_sidecar.runs.run import Done, Fetched, FetchFailed
+from rtj_sidecar.shipping import Shipping
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import Cancelled, StoreProblem
+from rtj_sidecar.storing import Storing
+from rtj_sidecar.trainer.supervisor_link import is_stopped
+
+LIST_SECONDS = 15.0
+HEAR_SECONDS = 3.0
+OUTCOME_SECONDS = 10.0
+LOG_BYTES = 1 << 20
+
+
+class AttemptFailed(Exception):
+    """The attempt cannot go on in this pod."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Attempts:
+    """One handler for each phase of a directive; at most one runs at a time."""
+
+    def __init__(
+        self,
+        station: Station,
+        looking: Looking,
+        shipping: Shipping,
+        holding: Holding | None,
+        storing: Storing | None,
+    ) -> None:
+        self._at = station
+        self._looking = looking
+        self._shipping = shipping
+        self._holding = holding
+        self._storing = storing
+        self._behind: set[asyncio.Task[None]] = set()
+
+    async def carry_out(self, directive: Directive) -> None:
+        """Do what it asks for. Problems end in the report, never in an exception."""
+        log.info("attempt %d: %s", directive.attempt, directive.phase.value)
+        try:
+            match directive.phase:
+                case Phase.PREPARE:
+                    await self._prepare(directive)
+                case Phase.RESTORE:
+                    await self._restore_only(directive)
+                case Phase.GO:
+                    await self._go(directive)
+                case Phase.STOP:
+                    await self._stop(directive)
+                case Phase.RELEASE:
+                    await self._release(directive)
+        except AttemptFailed as failed:
+            self._at.fail(failed.reason, str(failed))
+        except RestoreError as error:
+            self._at.fail(Reason.RESTORE_FAILED, str(error))
+
+    def cancel_background(self) -> None:
+        """What an older directive still had running behind it."""
+        for task in list(self._behind):
+            task.cancel()
+
+    def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+        return task
+
+    # --- prepare ---
+
+    async def _prepare(self, directive: Directive) -> None:
+        at = self._at
+        if at.reporter.current.terminating:
+            raise AttemptFailed(Reason.POD_DELETED, "this pod is being ended: it prepares nothing")
+        self.cancel_background()
+        at.may_publish = False
+        at.settled = False
+        at.reporter.set(listed=None, fence_owner=None)
+        at.set_phase(SidecarPhase.STOPPING)
+        at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
+        claiming: asyncio.Task[None] | None = None
+        if self._storing is not None and at.fence is None:
+            # No save can need a name under an older fence: the store need not wait for the pod.
+            claiming = self._later(self._storing.claim_and_list(directive))
+        await self._until_stopped(directive.attempt - 1)
+        at.set_phase(SidecarPhase.PREPARING)
+        await self._look_once_more()
+        at.settled = True
+        self._looking.tell()
+        await self._shipping.tell()
+        if self._storing is not None:
+            if claiming is None:
+                await self._name_leftovers(directive)
+                claiming = self._later(self._storing.claim_and_list(directive))
+            await self._until_listed(claiming)
+            if at.reporter.current.phase is SidecarPhase.FAILED:
+                return
+            if self._storing.listed.is_set():
+                await self._adopt_directory(directive)
+        at.tell_pins()
+        at.set_phase(SidecarPhase.PREPARED)
+
+    async def _until_stopped(self, attempt: int) -> None:
+        """Until the supervisor says that no trainer up to that attempt runs or will."""
+        at = self._at
+        while not is_stopped(at.supervisor, up_to=attempt):
+            if at.link.unsupervised():
+                raise AttemptFailed(
+                    Reason.SUPERVISOR_MISSING,
+                    "the trainer's image has no python3 (3.8 or later), so its command runs "
+                    "without a supervisor and cannot be stopped or resumed: add python3 to it",
+                )
+            await asyncio.sleep(0.005)
+
+    async def _look_once_more(self) -> None:
+        """The last look after the trainer ended; a directory that cannot be read is waited for."""
+        at = self._at
+        for _ in range(3):
+            await self._looking.look(gone=True)
+            if not any(p.reason == Reason.DISK_FULL for p in at.reporter.current.degraded):
+                return
+            await asyncio.sleep(0.5)
+
+    async def _name_leftovers(self, directive: Directive) -> None:
+        """Saves that finished but have no name get one under the fence of the attempt before."""
+        at, holding = self._at, self._holding
+        if holding is None or at.journal.entry.fence_attempt >= directive.attempt:
+            return
+        deadline = time.monotonic() + (HEAR_SECONDS if directive.world_size > 1 else 0)
+        while not holding.all_final() and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(holding.work(final=True), LIST_SECONDS)
+        await self._shipping.match_own()
+
+    async def _until_listed(self, claiming: asyncio.Task[None]) -> None:
+        """At most 15 s: then the choice goes on without the store, which is asked on."""
+        done, _ = await asyncio.wait({claiming}, timeout=LIST_SECONDS)
+        if done:
+            claiming.result()
+        else:
+            self._at.reporter.set(listed=False)
+
+    async def _adopt_directory(self, directive: Directive) -> None:
+        """A run without any save takes what lies in its directory as its beginning."""
+        at, holding, run = self._at, self._holding, self._at.run
+        if holding is None or run is None or at.candidates or at.link.told_to_go():
+            return
+        try:
+            history = await asyncio.to_thread(run.history)
+            if history.named or history.ever_durable:
+                return
+            look = await at.on_disk(at.directory.look, writers=Writers(gone=True))
+            good = [(s, v) for s, v in look.judged if v.candidate and s.full_state is not False]
+            if not good:
+                return
+            save, verdict = good[-1]
+            await at.on_disk(at.directory.pin, save, verdict=verdict, attempt=0)
+            log.info("adopted %s step %s, found in the directory", save.root_key, save.step)
+            await self._shipping.tell()
+            await holding.work(final=True)
+            await self._shipping.match_own()
+        except (StoreProblem, DirectoryProblem) as problem:
+            at.reporter.degrade("adopt", problem.reason, str(problem))
+
+    # --- restore ---
+
+    async def _restore_only(self, directive: Directive) -> None:
+        at = self._at
+        if self._storing is not None and not self._storing.listed.is_set():
+            self.cancel_background()  # The choice was made without the store: see claim_late.
+        if at.journal.entry.restored_attempt < directive.attempt:
+            if at.link.told_to_go() >= directive.attempt:
+                return  # After the go nothing is restored any more.
+            await self._restore(directive)
+        at.set_phase(SidecarPhase.RESTORED)
+        if self._storing is not None and not at.may_publish:
+            self._later(self._storing.recover())
+
+    async def _restore(self, directive: Directive) -> None:
+        at, resume = self._at, directive.resume
+        if resume is None:
+            raise AttemptFailed(Reason.RESTORE_FAILED, "the directive names no save to restore")
+        at.set_phase(SidecarPhase.RESTORING)
+        if not at.site.touches_directory:
+            path = await self._path_of_shared(resume)
+            done = Restored(path, 0, 0, ())
+        elif resume.scratch or resume.name is None:
+            done = await at.on_disk(set_all_aside, at.directory, attempt=directive.attempt)
+        else:
+            done = await self._restore_save(directive, resume, resume.name)
+        if done.quarantined:
+            log.info("quarantined %s", ", ".join(done.quarantined))
+        await self._set_parent(directive, resume)
+        at.journal.write(
+            restored_attempt=directive.attempt,
+            restored_bytes=done.bytes_fetched,
+            restore_total_bytes=done.bytes_total,
+            resume=resume,
+            resume_path=done.path,
+        )
+        self._looking.tell()
+
+    async def _restore_save(self, directive: Directive, resume: Resume, name: str) -> Restored:
+        at = self._at
+        target = await at.on_disk(target_from_pins, at.directory, name)
+        if target is None:
+            target = await self._target_elsewhere(resume, name)
+        at.reporter.set(
+            checkpoint=at.reporter.current.checkpoint.model_copy(
+                update={"restore_total_bytes": sum(file.size for file in target.files)}
+            )
+        )
+        peers = [peer.rstrip("/") for peer in resume.peers]
+
+        def fetch(files: Sequence[FileRecord], incoming: Path) -> int:
+            return self._fetch(target, files, incoming, peers)
+
+        done = await at.on_disk(
+            restore,
+            at.directory,
+            target,
+            attempt=directive.attempt,
+            owner=self._owner(),
+            fetch=fetch,
+        )
+        await at.on_disk(self._remember_restored, target)
+        return done
+
+    def _fetch(
+        self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Sequence[str]
+    ) -> int:
+        """In the directory's thread. Raises RestoreError."""
+        at, run = self._at, self._at.run
+        if run is None:
+            raise RestoreError(f"{target.name} is not on this disk, and there is no store")
+        try:
+            found = run.fetch(
+                target.name,
+                incoming,
+                files=files,
+                peers=peers,
+                from_store=target.durable,
+                cancel=at.closing,
+            )
+        except StoreProblem as problem:
+            raise RestoreError(f"{target.name}: {problem.message}") from problem
+        except Cancelled as cancelled:
+            raise RestoreError(f"{target.name}: the sidecar ends") from cancelled
+        if isinstance(found, Fetched):
+            at.moved(from_peers=found.bytes_from_peers, from_store=found.bytes_from_store)
+            return found.bytes_from_peers + found.bytes_from_store
+        self._condemn(target, found)
+        raise RestoreError(f"{found.reason}: {found.message}")
+
+    def _condemn(self, target: Target, failed: FetchFailed) -> None:
+        """The store's copy is bad: a mark keeps every later attempt away from it."""
+        at, run = self._at, self._at.run
+        if failed.finding is None or run is None:
+            return
+        with contextlib.suppress(StoreProblem):
+            run.mark(
+                target.name,
+                kind=MarkKind.INVALID,
+                reason=failed.reason,
+                message=failed.message,
+                evidence=failed.evidence,
+                fence=at.fence,
+            )
+        verdict = Verdict(
+            name=target.name,
+            step=target.facts.step,
+            reason=str(failed.reason),
+            message=failed.message,
+            at=time.time(),
+        )
+        at.loop.call_soon_threadsafe(at.reporter.add_verdict, verdict)
+
+    async def _target_elsewhere(self, resume: Resume, name: str) -> Target:
+        """What has to be restored, by the manifest, or by the peers where there is none yet."""
+        at, run = self._at, self._at.run
+        problem: StoreProblem | None = None
+        if run is not None and resume.durable:
+            try:
+                manifest = await asyncio.to_thread(run.manifest, name)
+                wanted = await asyncio.to_thread(run.wanted, name)
+                if manifest is not None:
+                    facts = SaveFacts.model_validate(manifest.model_dump())
+                    return Target(name, facts, tuple(wanted), durable=True)
+            except StoreProblem as raised:
+                problem = raised
+        files: dict[str, FileRecord] = {}
+        facts: SaveFacts | None = None
+        for peer in resume.peers:
+            told = await self._ask_peer(peer.rstrip("/"), name)
+            if told is None:
+                continue
+            facts = facts or told.facts
+            for file in told.files:
+                files.setdefault(
+                    file.path,
+                    FileRecord(
+                        path=file.path,
+                        key="",
+                        size=file.size,
+                        sha256=file.sha256,
+                        crc64nvme="",
+                        mode=file.mode,
+                    ),
+                )
+        local = at.directory.named(name)
+        if local:
+            facts = facts or local[0].record.facts
+        if facts is None or not files:
+            why = problem.message if problem is not None else "it has no manifest"
+            raise RestoreError(f"{name} is not on this disk, no peer has it, and: {why}")
+        return Target(name, facts, tuple(files.values()), durable=False)
+
+    async def _ask_peer(self, peer: str, name: str) -> PeerSave | None:
+        try:
+            async with self._at.http.get(
+                f"{peer}{contract.PATH_SAVES}/{name}", timeout=ClientTimeout(total=120, connect=3)
+            ) as answer:
+                if answer.status != 200:
+                    return None
+                return PeerSave.model_validate_json(await answer.read())
+        except (ClientError, TimeoutError, OSError, ValidationError):
+            return None
+
+    def _remember_restored(self, target: Target) -> None:
+        """The restored save is a new generation on this disk, but no new save."""
+        at = self._at
+        try:
+            look = at.directory.look(writers=Writers(gone=True))
+            for save, _ in look.judged:
+                if save.root_key == target.facts.root_key:
+                    at.directory.note(save)
+        except (OSError, DirectoryProblem) as error:
+            raise RestoreError(f"{target.name}: the ledger was not written: {error}") from error
+        shutil.rmtree(at.site.path / contract.HIDDEN_DIR / "incoming", ignore_errors=True)
+
+    async def _path_of_shared(self, resume: Resume) -> str | None:
+        """On a shared directory rank 0 restores; where the save lies, its manifest says."""
+        at, run = self._at, self._at.run
+        if resume.scratch or resume.name is None or run is None:
+            return None
+        manifest = await asyncio.to_thread(run.manifest, resume.name)
+        return str(at.site.path / manifest.root_key) if manifest is not None else None
+
+    async def _set_parent(self, directive: Directive, resume: Resume) -> None:
+        """The fence says what its attempt starts from, before anything trains."""
+        at, run, storing = self._at, self._at.run, self._storing
+        entry = at.journal.entry
+        if storing is None or run is None or entry.fence is None:
+            return
+        if entry.fence_attempt != directive.attempt:
+            return  # The fence is claimed later, together with its parent.
+        parent = storing.parent_for(resume.name)
+        deadline = time.monotonic() + LIST_SECONDS
+        while True:
+            try:
+                answer = await asyncio.to_thread(run.set_parent, fence=entry.fence, parent=parent)
+                break
+            except StoreProblem as problem:
+                if time.monotonic() > deadline:
+                    raise AttemptFailed(Reason.RESTORE_FAILED, problem.message) from problem
+                await asyncio.sleep(1.0)
+        if not isinstance(answer, Done):
+            raise AttemptFailed(
+                Reason.FENCE_TAKEN,
+                f"fence {answer.by} follows ours ({entry.fence}): a newer attempt has begun",
+            )
+        at.journal.write(parent=parent)
+
+    def _owner(self) -> Owner | None:
+        """Whom restored files are handed to: the trainer's user, where it is another than ours."""
+        state = self._at.supervisor
+        if state is None or os.getuid() != 0 or state.uid == 0:
+            return None
+        return Owner(state.uid, state.gid)
+
+    # --- go ---
+
+    async def _go(self, directive: Directive) -> None:
+        at, attempt = self._at, directive.attempt
+        resume = directive.resume or at.journal.entry.resume
+        if at.link.told_to_go() < attempt:
+            self.cancel_background()
+            at.may_publish = at.may_publish and at.journal.entry.fence_attempt == attempt
+            if directive.fast:
+                await self._stop_for_fast(directive)
+            if at.journal.entry.restored_attempt < attempt:
+                await self._restore(directive)
+            at.settled = False
+            with contextlib.suppress(OSError):
+                (at.link.run / contract.FILE_PROGRESS).unlink(missing_ok=True)
+            at.begin_progress()
+            at.link.go(self._go_message(directive, resume))
+        at.set_phase(SidecarPhase.TRAINING)
+        if self._storing is not None:
+            if at.journal.entry.fence_attempt < attempt and resume is not None:
+                self._later(
+                    self._storing.claim_late(
+                        attempt=attempt,
+                        world_size=directive.world_size,
+                        parent=self._storing.parent_for(resume.name),
+                    )
+                )
+            elif not at.may_publish:
+                self._later(self._storing.recover())
+
+    async def _stop_for_fast(self, directive: Directive) -> None:
+        at = self._at
+        at.set_phase(SidecarPhase.STOPPING)
+        at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
+        await self._until_stopped(directive.attempt - 1)
+        await self._looking.look(gone=True)
+        at.settled = True
+
+    def _go_message(self, directive: Directive, resume: Resume | None) -> Go:
+        at, config = self._at, self._at.site.config
+        path = at.journal.entry.resume_path
+        resuming = resume is not None and not resume.scratch and path is not None
+        step = "" if resume is None or resume.step is None or not resuming else str(resume.step)
+        told = {
+            contract.ENV_ATTEMPT: str(directive.attempt),
+            contract.ENV_RESUME_STEP: step,
+            contract.ENV_RESUME_CHECKPOINT: path if resuming and path else "",
+            contract.ENV_CHECKPOINT_DIR: config.path,
+            contract.ENV_PROGRESS_FILE: str(at.link.run / contract.FILE_PROGRESS),
+            contract.ENV_STOP_FILE: str(at.link.run / "trainer.stop"),
+        }
+        arguments = [_expand(word, told) for word in config.resume_args] if resuming else []
+        told[contract.ENV_RESUME_ARGS] = shlex.join(arguments)
+        rendezvous = environment(
+            config.framework,
+            rank=directive.rank,
+            world_size=directive.world_size,
+            procs_per_replica=config.procs_per_replica,
+            coordinator=directive.coordinator or "127.0.0.1",
+            attempt=directive.attempt,
+            run_id=config.run_id,
+        )
+        return Go(
+            attempt=directive.attempt,
+            env={**rendezvous, **told},
+            extra_args=arguments,
+        )
+
+    # --- the end ---
+
+    async def trainer_ended(self) -> None:
+        """The trainer of this attempt ended by itself, or was stopped: save what it saved."""
+        at = self._at
+        await self._looking.look(gone=True)
+        at.settled = True
+        at.ship_now.set()
+        at.reporter.set(settling=False)
+        self._later(self._send_log())
+
+    async def drain(self) -> None:
+        """Until nothing that finished here is left that is not durable."""
+        at = self._at
+        await asyncio.sleep(0)
+        if not self._shipping.is_drained():
+            at.set_phase(SidecarPhase.DRAINING)
+        while not self._shipping.is_drained():
+            at.ship_now.set()
+            await asyncio.sleep(0.1)
+        at.set_phase(SidecarPhase.DRAINED)
+
+    async def _send_log(self) -> None:
+        """The tail of an ended attempt outlives the pod in the store."""
+        at, run = self._at, self._at.run
+        if run is None or at.supervisor is None:
+            return
+        attempt = at.supervisor.trainer.attempt
+        text = await asyncio.to_thread(_log_tail, at.link.run / contract.FILE_LOG)
+        with contextlib.suppress(StoreProblem):
+            await asyncio.to_thread(run.put_text, f"logs/{attempt}/{at.site.config.rank}.txt", text)
+
+    async def _stop(self, directive: Directive) -> None:
+        at = self._at
+        self.cancel_background()
+        at.set_phase(SidecarPhase.STOPPING)
+        at.link.stop(Stop(attempt=directive.attempt, grace_seconds=directive.grace_seconds))
+        await self._until_stopped(directive.attempt)
+        await self._look_once_more()
+        at.settled = True
+        at.set_phase(SidecarPhase.EXITED)
+        if self._storing is not None and not at.may_publish:
+            self._later(self._storing.recover())
+        await self.drain()
+
+    async def _release(self, directive: Directive) -> None:
+        at, run = self._at, self._at.run
+        at.link.stop(Stop(attempt=directive.attempt, grace_seconds=None))
+        fence = at.fence
+        if self._storing is not None and run is not None and fence is not None:
+            with contextlib.suppress(StoreProblem, TimeoutError):
+                await asyncio.wait_for(
+                    asyncio.to_thread(run.set_outcome, fence=fence, outcome=Outcome.COMPLETE),
+                    OUTCOME_SECONDS,
+                )
+        at.link.release(Release(message=contract.MESSAGE_RELEASED))
+        at.set_phase(SidecarPhase.DRAINED)
+
+
+def _expand(word: str, told: dict[str, str]) -> str:
+    for name, value in told.items():
+        word = word.replace(f"$({name})", value)
+    return word
+
+
+def _log_tail(path: Path) -> str:
+    content = b""
+    for name in (path.with_name(path.name + ".1"), path):
+        with contextlib.suppress(OSError):
+            content += name.read_bytes()
+    return content[-LOG_BYTES:].decode("utf-8", "replace")

@@ -1,0 +1,426 @@
+"""The checkpoint directory of this pod: what lies in it, what is pinned, what each pin is.
+
+Beside each pin lies `save.json`: which attempt made the save, its name in the run once it has one,
+and whether it is durable. So a sidecar that was killed, or a new pod on an old volume, knows as
+much as before. Blocking and not thread-safe: the agent calls it from one thread only.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+from rtj_api.reasons import Reason
+from rtj_api.wire import Wire
+
+from rtj_sidecar.checkpoints.layouts import layouts_for
+from rtj_sidecar.checkpoints.ledger import append_ledger, entry_for, read_ledger
+from rtj_sidecar.checkpoints.pin_choice import InodeHistory, PinHow, how_to_pin, next_history
+from rtj_sidecar.checkpoints.pins import (
+    Pin,
+    PinError,
+    PinnedFile,
+    disk_room,
+    drop_pin,
+    files_dir,
+    list_pins,
+    pin_entries,
+    pin_save,
+    pins_dir,
+    sweep_pins,
+)
+from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot, walk
+from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Snapshot, Stamp, Verdict
+from rtj_sidecar.checkpoints.validate import Patience, judge_all
+from rtj_sidecar.runs.records import FileRecord, SaveFacts
+from rtj_sidecar.trainer.supervisor_link import write_whole
+
+SETTLE_SECONDS = 1.0
+
+
+class PinRecord(Wire):
+    """`save.json` beside a pin."""
+
+    run_id: str
+    attempt: int  # that made it; of a mirror: that fetched it
+    ordinal: int  # counts the saves of this directory
+    facts: SaveFacts
+    seen_at: float
+    name: str | None = None
+    fence: int | None = None
+    n: int | None = None
+    durable: bool = False
+    part_done: bool = False  # this rank's part of it is in the store
+    wanted: list[FileRecord] | None = None  # what this rank has to restore of it, once known
+    over: str | None = None  # why it will never be durable: skipped, dropped, ignored
+    mirror: bool = False  # fetched, not written by this rank's trainer
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSave:
+    pin: Pin
+    record: PinRecord
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stamp.size for file in self.pin.files)
+
+    @property
+    def is_pending(self) -> bool:
+        """Finished here, and nobody has yet made it durable or given it up."""
+        return not (self.record.durable or self.record.over or self.record.mirror)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look: every save with its verdict, oldest first."""
+
+    judged: tuple[tuple[FoundSave, Verdict], ...]
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryProblem(Exception):
+    """The directory does not take what must be written, or cannot be read."""
+
+    reason: Reason
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Directory:
+    """Holds the memory between two looks."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run_id: str,
+        layout: str,
+        include: tuple[str, ...],
+        expect: Expectations,
+    ) -> None:
+        self.path = path
+        self.reader = Reader(path)
+        self.layouts = layouts_for(layout=layout, include=include)
+        self.expect = expect
+        self._run_id = run_id
+        self._snapshot: Snapshot = EMPTY
+        self._observations = Observations()
+        self._history = InodeHistory()
+        self._saves: dict[str, LocalSave] = {}
+        self._largest = 0
+        self._known: set[tuple[str, str]] = set()  # generations that the ledger has
+
+    # --- looking ---
+
+    def look(self, *, writers: Writers, settle: float = SETTLE_SECONDS) -> Look:
+        """What the directory holds now. Raises DirectoryProblem where it cannot be read."""
+        try:
+            snapshot = take_snapshot(
+                reader=self.reader, layouts=self.layouts, previous=self._snapshot
+            )
+        except OSError as error:
+            raise _problem(error, self.path, "read") from error
+        now = time.monotonic()
+        self._snapshot = snapshot
+        self._observations = observe(before=self._observations, snapshot=snapshot, now=now)
+        self._remember_inodes(snapshot, now=now, settle=settle, writers=writers)
+        judged = judge_all(
+            snapshot=snapshot,
+            reader=self.reader,
+            layouts=self.layouts,
+            observations=self._observations,
+            patience=Patience(now=now, settle_seconds=settle),
+            writers=writers,
+            expect=self.expect,
+        )
+        self._largest = max([self._largest, *(save.size for save in snapshot.saves)])
+        return Look(judged, snapshot)
+
+    def has_news(self) -> bool:
+        """Whether a save lies there that is not pinned in its present state. Cheap."""
+        try:
+            snapshot = take_snapshot(
+                reader=self.reader, layouts=self.layouts, previous=self._snapshot
+            )
+        except OSError:
+            return False
+        return any(save.identity not in self._known for save in snapshot.saves)
+
+    def _remember_inodes(
+        self, snapshot: Snapshot, *, now: float, settle: float, writers: Writers
+    ) -> None:
+        # A file that grows keeps its inode and changes its size: that is no overwriting. So a
+        # path enters the history only settled, and keeps its last settled state meanwhile.
+        files = []
+        for entry in snapshot.files:
+            since = self._observations.since[entry.path][1]
+            if writers.gone or now - since >= settle:
+                files.append(entry)
+            elif (last := self._history.last.get(entry.path)) is not None:
+                inode, size, mtime = last
+                files.append(replace(entry, inode=inode, size=size, mtime_ns=mtime))
+        self._history = next_history(
+            before=self._history, snapshot=replace(snapshot, files=tuple(files))
+        )
+
+    # --- pins ---
+
+    def load(self) -> None:
+        """Pins that an earlier sidecar left. Half-made ones and those of other runs are removed.
+
+        Raises DirectoryProblem where the ledger cannot be read: unknown is not empty.
+        """
+        try:
+            entries = read_ledger(self.path).entries
+        except OSError as error:
+            raise _problem(error, self.path, "read") from error
+        self._known = {(e.root, e.fingerprint) for e in entries if e.run_id == self._run_id}
+        sweep_pins(reader=self.reader)
+        for pin in list_pins(self.path):
+            record = _read_record(self.path, pin.id)
+            if record is None or record.run_id != self._run_id:
+                drop_pin(reader=self.reader, pin_id=pin.id)
+            else:
+                self._saves[pin.id] = LocalSave(pin, record)
+
+    @property
+    def saves(self) -> list[LocalSave]:
+        """Pinned saves, oldest first."""
+        return sorted(self._saves.values(), key=lambda save: save.record.ordinal)
+
+    def find(self, found: FoundSave) -> LocalSave | None:
+        """The pin of this very generation."""
+        return self._saves.get(pin_id(found))
+
+    def named(self, name: str) -> list[LocalSave]:
+        """Every pin of that save: this rank's own files, and what was fetched beside them."""
+        return [save for save in self.saves if save.record.name == name]
+
+    def wanted(self, name: str) -> list[FileRecord] | None:
+        """What this rank has to restore of a save, as far as it was told."""
+        return next(
+            (s.record.wanted for s in self.named(name) if s.record.wanted is not None), None
+        )
+
+    def has_whole(self, name: str) -> bool:
+        """Whether nothing would have to be fetched to restore it."""
+        pins = self.named(name)
+        wanted = self.wanted(name)
+        if wanted is None:
+            return any(not save.record.mirror for save in pins)
+        have = {(f.path, f.stamp.size) for save in pins for f in save.pin.files}
+        return all((file.path, file.size) in have for file in wanted)
+
+    def next_ordinal(self) -> int:
+        return max((s.record.ordinal for s in self._saves.values()), default=0) + 1
+
+    def pin(self, found: FoundSave, *, verdict: Verdict, attempt: int) -> LocalSave:
+        """Pin a finished save and remember who made it. Raises DirectoryProblem; try again later.
+
+        The companions of this moment and the pointers that name the save go with it.
+        """
+        companions = self._snapshot.companions
+        pointers = [p for p in self._snapshot.pointers if p.names == found.root_key]
+        extra = {
+            "aliases": [entry.path for entry in found.aliases],
+            "companions": [entry.path for entry in companions],
+            "pointers": [
+                {"path": p.path, "kind": p.kind.value, "value": p.value} for p in pointers
+            ],
+        }
+        try:
+            try:
+                whole = replace(found, aliases=(*found.aliases, *companions))
+                pin = self._pin(whole)
+            except PinError:
+                # A companion may be a log that never rests; the save itself must not wait for it.
+                extra["companions"] = []
+                pin = self._pin(found)
+            facts = facts_of(found, verdict)
+            record = PinRecord(
+                run_id=self._run_id,
+                attempt=attempt,
+                ordinal=self.next_ordinal(),
+                facts=facts.model_copy(update={"facts": {**facts.facts, **extra}}),
+                seen_at=time.time(),
+            )
+            self._write(pin.id, record)
+            self.note(found)
+        except OSError as error:
+            raise _problem(error, self.path, "write to") from error
+        except PinError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in _DISK:
+                raise _problem(cause, self.path, "write to") from error
+            raise DirectoryProblem(Reason.CHECKPOINT_TORN, str(error)) from error
+        self._saves[pin.id] = LocalSave(pin, record)
+        return self._saves[pin.id]
+
+    def _pin(self, found: FoundSave) -> Pin:
+        how = how_to_pin(save=found, history=self._history)
+        self.make_room(sum(e.size for e in found.all_files if how.get(e.path) is PinHow.COPY))
+        return pin_save(reader=self.reader, save=found, pin_id=pin_id(found), how=how)
+
+    def is_news(self, found: FoundSave) -> bool:
+        """Whether this lineage has not seen this generation finish before. Raises OSError.
+
+        What is only left of an older save under a fixed name is no news either.
+        """
+        if found.identity in self._known:
+            return False
+        return not read_ledger(self.path).holds_old_news(found, run_id=self._run_id)
+
+    def note(self, found: FoundSave) -> None:
+        """Write in the ledger that this lineage saw the save finish. Raises OSError."""
+        entry = entry_for(found, run_id=self._run_id, fence=None, n=None, time=time.time())
+        append_ledger(self.path, [entry])
+        self._known.add(found.identity)
+
+    def adopt(self, record: PinRecord, *, pin: str) -> LocalSave:
+        """Make what was fetched into that pin's `files_dir` a pin. Raises DirectoryProblem."""
+        base = files_dir(self.path, pin)
+        try:
+            files = tuple(
+                PinnedFile(entry.path, PinHow.COPY, entry, entry.stamp) for entry in walk(base)[0]
+            )
+            facts = record.facts
+            whole = Pin(pin, facts.root_key, pin, facts.layout, facts.step, files)
+            self._write(pin, record)
+            write_whole(base.parent / "pin.json", json.dumps(asdict(whole)))
+        except OSError as error:
+            raise _problem(error, self.path, "write to") from error
+        self._saves[pin] = LocalSave(whole, record)
+        return self._saves[pin]
+
+    def is_intact(self, save: LocalSave) -> bool:
+        """Whether the pinned bytes are still those that were pinned."""
+        return pin_entries(self.path, save.pin) is not None
+
+    def learn_hash(self, path: Path, sha256: str) -> None:
+        """Remember the hash of a file's present state, so that a restore reads nothing."""
+        try:
+            status = os.stat(path, follow_symlinks=False)
+        except OSError:
+            return
+        stamp = Stamp(
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
+        self.reader.cache.put(stamp, "sha256", sha256)
+
+    def make_room(self, wanted: int) -> None:
+        """Drop the oldest durable pins until `wanted` bytes fit. Raises DirectoryProblem."""
+        while True:
+            room = disk_room(self.path, largest_save=self._largest if wanted else 0, wanted=wanted)
+            if wanted == 0 or room.fits:
+                return
+            spare = [save for save in self.saves if save.record.durable or save.record.over]
+            if not spare:
+                raise DirectoryProblem(
+                    Reason.DISK_FULL,
+                    f"{self.path} has {room.free:,} bytes free; {wanted:,} are needed beside the "
+                    f"{room.reserve:,} that the next save may need. Make the volume larger, or let "
+                    "the trainer keep fewer checkpoints",
+                )
+            self.drop(spare[0])
+
+    def update(self, save: LocalSave, **changes: object) -> LocalSave:
+        """Change what is remembered of a pin. Raises DirectoryProblem."""
+        record = save.record.model_copy(update=changes)
+        if record != save.record:
+            try:
+                self._write(save.pin.id, record)
+            except OSError as error:
+                raise _problem(error, self.path, "write to") from error
+            self._saves[save.pin.id] = LocalSave(save.pin, record)
+        return self._saves[save.pin.id]
+
+    def drop(self, save: LocalSave) -> None:
+        drop_pin(reader=self.reader, pin_id=save.pin.id)
+        self._saves.pop(save.pin.id, None)
+
+    def hashes(self, name: str) -> dict[str, tuple[int, str, int]]:
+        """(size, SHA-256, mode) of every pinned file of a save, hashed at most once."""
+        found = {}
+        for save in self.named(name):
+            entries = pin_entries(self.path, save.pin) or ()
+            reader = Reader(files_dir(self.path, save.pin.id), cache=self.reader.cache)
+            for entry in entries:
+                found.setdefault(entry.path, (entry.size, reader.sha256(entry), entry.mode))
+        return found
+
+    def sources(self, save: LocalSave) -> Mapping[str, Path]:
+        """Where the pinned bytes lie, by their path in the checkpoint directory."""
+        base = files_dir(self.path, save.pin.id)
+        return {file.path: base / file.path for file in save.pin.files}
+
+    def _write(self, pin: str, record: PinRecord) -> None:
+        write_whole(pins_dir(self.path) / pin / "save.json", record.dump_json())
+
+
+def pin_id(found: FoundSave) -> str:
+    return f"s-{found.fingerprint}"
+
+
+def facts_of(found: FoundSave, verdict: Verdict) -> SaveFacts:
+    """What is known of a save, as its records tell it."""
+    return SaveFacts(
+        root_key=found.root_key,
+        layout=found.layout,
+        step=found.step,
+        epoch=found.epoch,
+        loss=found.loss,
+        full_state=found.full_state,
+        status=verdict.status.value,
+        gates=[
+            {"name": g.name.value, "passed": g.passed, "detail": g.detail, "reason": g.reason.value}
+            for g in verdict.gates
+        ],
+        facts=dict(verdict.facts),
+    )
+
+
+def _read_record(path: Path, pin: str) -> PinRecord | None:
+    try:
+        text = (pins_dir(path) / pin / "save.json").read_text(encoding="utf-8")
+        return PinRecord.model_validate_json(text)
+    except (OSError, ValidationError):
+        return None
+
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+
+
+def _problem(error: OSError, path: Path, what: str) -> DirectoryProblem:
+    text = f"cannot {what} {path}: {error.strerror or error}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return DirectoryProblem(
+                Reason.DISK_FULL,
+                f"{text}. Make the volume larger, or let the trainer keep fewer checkpoints",
+            )
+        case errno.EROFS:
+            return DirectoryProblem(
+                Reason.DIRECTORY_READ_ONLY,
+                f"{text}. Mount it read-write, or set checkpoint.path to a writable directory",
+            )
+        case errno.ENOENT:
+            return DirectoryProblem(
+                Reason.DIRECTORY_MISSING, f"{text}. Check checkpoint.path and its volume"
+            )
+        case _:
+            return DirectoryProblem(
+                Reason.PATH_NOT_WRITABLE,
+                f"{text}. Give the sidecar's user (uid {os.getuid()}) access, e.g. by fsGroup",
+            )

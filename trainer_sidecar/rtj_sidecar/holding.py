@@ -1,0 +1,352 @@
+"""The holder's part (rank 0): it names saves, waits for every rank's part, and commits.
+
+Must never name a save before the fence of this attempt is held for certain, never name an older
+save after a newer one, and never commit: `runs` does that, under its own guards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import Candidate
+
+from rtj_sidecar.messages import OpenShip, Seen, Ships
+from rtj_sidecar.naming import Group, Heard, groups, next_naming
+from rtj_sidecar.runs.records import ManifestRecord, MarkKind, ShipRecord
+from rtj_sidecar.runs.run import (
+    Committed,
+    Dropped,
+    FenceLost,
+    Ignored,
+    Named,
+    Waiting,
+)
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import StoreProblem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NAME_GRACE_SECONDS = 2.0
+WAIT_SECONDS = 900.0
+KEPT = 64
+KEY = "store"
+
+
+class Holding:
+    """Only on rank 0. Everything here runs in the event loop's thread."""
+
+    def __init__(self, station: Station) -> None:
+        self._at = station
+        self._heard: dict[tuple[int, str], Heard] = {}
+        self._done: deque[tuple[int, str]] = deque(maxlen=4096)
+        self._arrival = 0
+        self._open: dict[str, OpenShip] = {}
+        self._opened: dict[str, float] = {}
+        self._durable: deque[str] = deque(maxlen=KEPT)
+        self._dropped: deque[str] = deque(maxlen=KEPT)
+        self._skipped: deque[str] = deque(maxlen=KEPT)
+        self._usual: frozenset[int] = frozenset()
+        self._version = int(time.time() * 1000)
+        self._changed = asyncio.Event()
+        self._ranks: dict[int, Seen] = {}
+        self._wake_at: float | None = None
+        self._busy = asyncio.Lock()
+
+    # --- what others ask and say ---
+
+    def hear(self, seen: Seen) -> None:
+        """What a rank has. Raises ValueError for one of another gang."""
+        at = self._at
+        if seen.job_uid != at.site.config.job_uid:
+            raise ValueError(f"job {seen.job_uid} is not {at.site.config.job_uid}")
+        if seen.attempt < at.attempt:
+            return  # A zombie, or a rank that has not heard of this attempt yet.
+        self._ranks[seen.rank] = seen
+        now = time.monotonic()
+        for save in seen.saves:
+            key = (seen.rank, save.fingerprint)
+            if key not in self._heard and key not in self._done:
+                self._arrival += 1
+                self._heard[key] = Heard(seen.rank, save, self._arrival, now)
+        at.ship_now.set()
+
+    def pinned_by_others(self) -> set[str]:
+        """Names that some other rank of this attempt has pinned."""
+        own = self._at.site.config.rank
+        return {name for rank, seen in self._ranks.items() if rank != own for name in seen.pinned}
+
+    async def ships(self, *, since: int | None, wait: float) -> Ships:
+        deadline = time.monotonic() + wait
+        while since == self._version and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left)
+        return self.now()
+
+    def now(self) -> Ships:
+        return Ships(
+            fence=self._at.fence,
+            version=self._version,
+            ships=list(self._open.values()),
+            durable=list(self._durable),
+            dropped=list(self._dropped),
+            skipped=list(self._skipped),
+        )
+
+    def _tell(self) -> None:
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._at.ship_now.set()
+
+    # --- what it knows ---
+
+    def reopen(self, ships: list[ShipRecord]) -> None:
+        """Go on with saves that were named before: after a restart, or by an older fence."""
+        for record in ships:
+            if record.name not in self._open:
+                self._open[record.name] = OpenShip(record=record)
+                self._opened[record.name] = time.monotonic()
+        self._tell()
+
+    def close_all_but(self, names: set[str]) -> None:
+        """Forget open ships that can no longer be committed."""
+        for name in [name for name in self._open if name not in names]:
+            self._forget(name)
+        self._tell()
+
+    def knows_as_durable(self, names: list[str]) -> None:
+        for name in names:
+            if name not in self._durable:
+                self._durable.append(name)
+        self._tell()
+
+    def _forget(self, name: str) -> None:
+        self._open.pop(name, None)
+        self._opened.pop(name, None)
+
+    @property
+    def open_names(self) -> list[str]:
+        return list(self._open)
+
+    @property
+    def wake_at(self) -> float | None:
+        return self._wake_at
+
+    def is_idle(self) -> bool:
+        """Whether nothing that was heard of waits to become durable."""
+        return not self._open and not self._heard
+
+    def all_final(self) -> bool:
+        """Whether every rank has looked at its directory since its trainer of before ended."""
+        directive = self._at.directive
+        size = directive.world_size if directive is not None else 1
+        return all(
+            rank in self._ranks
+            and self._ranks[rank].final
+            and self._ranks[rank].attempt == self._at.attempt
+            for rank in range(size)
+        )
+
+    # --- naming and committing ---
+
+    async def work(self, *, final: bool = False, may_name: bool = True) -> None:
+        """One round: name what is ready, try to commit what is open."""
+        async with self._busy:
+            self._wake_at = None
+            while may_name and await self._name_next(final=final or self.all_final()):
+                pass
+            for name in list(self._open):
+                if name in self._open:
+                    await self._commit(self._open[name].record)
+
+    async def _name_next(self, *, final: bool) -> bool:
+        """Whether something was named or skipped, so that another look is worth it."""
+        at = self._at
+        run, fence, directive = at.run, at.fence, at.directive
+        if run is None or fence is None or directive is None:
+            return False
+        found = next_naming(
+            heard=list(self._heard.values()),
+            open_ships=len(self._open),
+            usual=self._usual,
+            world_size=directive.world_size,
+            now=time.monotonic(),
+            grace=NAME_GRACE_SECONDS,
+            final=final,
+        )
+        self._wake_at = found.wake_at
+        if found.name is None:
+            return False
+        lead = found.name.lead
+        entry = at.journal.entry
+        answer = await self._in_store(
+            run.name_ship,
+            fence=fence,
+            n=entry.next_n,
+            save=lead.facts,
+            seen={rank: heard.save.paths for rank, heard in found.name.by_rank.items()},
+            world_size=directive.world_size,
+            parent=entry.parent,
+        )
+        if isinstance(answer, Named):
+            self._named(answer.ship, found.name, skipped=found.skipped)
+            return True
+        if isinstance(answer, Ignored) and lead.attempt != at.attempt:
+            # An older attempt's: it says nothing about the trainer of this one.
+            self._skip((*found.skipped, found.name))
+            return True
+        if isinstance(answer, Ignored):
+            # Whatever else that trainer saved is as little worth.
+            self._skip(tuple(groups(list(self._heard.values()))))
+            self._ignored(answer.message)
+        return False
+
+    def _named(self, ship: ShipRecord, group: Group, *, skipped: tuple[Group, ...]) -> None:
+        at = self._at
+        at.journal.write(next_n=ship.n + 1)
+        self._skip(skipped)
+        self._finish(group)
+        self._open[ship.name] = OpenShip(record=ship, generations=group.generations)
+        self._opened[ship.name] = time.monotonic()
+        log.info("named %s, expected from ranks %s", ship.name, ship.expected)
+        facts = group.lead.facts
+        at.candidates = [
+            Candidate(
+                name=ship.name,
+                step=ship.step,
+                epoch=ship.epoch,
+                loss=facts.loss,
+                bytes=sum(heard.save.bytes for heard in group.by_rank.values()),
+                durable=False,
+                full_state=facts.full_state,
+                needs=ship.expected,
+                written_at=ship.named_at,
+            ),
+            *(c for c in at.candidates if c.name != ship.name),
+        ]
+        at.tell_candidates()
+        self._tell()
+
+    def _skip(self, groups: tuple[Group, ...]) -> None:
+        for group in groups:
+            log.info("skipped %s: a newer save goes first", group.lead.facts.root_key)
+            self._skipped.extend(group.generations.values())
+            self._finish(group)
+        if groups:
+            self._tell()
+
+    def _finish(self, group: Group) -> None:
+        for rank, heard in group.by_rank.items():
+            key = (rank, heard.save.fingerprint)
+            self._heard.pop(key, None)
+            self._done.append(key)
+
+    async def _commit(self, ship: ShipRecord) -> None:
+        at = self._at
+        run, fence = at.run, at.fence
+        if run is None or fence is None:
+            return
+        answer = await self._in_store(run.try_commit, ship, fence=fence, gone=self._gone(ship))
+        if isinstance(answer, Committed):
+            self._committed(answer.manifest)
+        elif isinstance(answer, Dropped):
+            self._drop(ship, answer.message)
+        elif isinstance(answer, Ignored):
+            self._drop(ship, answer.message)
+            if ship.fence == fence:
+                self._ignored(answer.message)
+        elif isinstance(answer, FenceLost):
+            self._lost(answer.by)
+        elif isinstance(answer, Waiting):
+            waited = time.monotonic() - self._opened.get(ship.name, 0)
+            if waited > WAIT_SECONDS and self._heard:
+                why = f"ranks {answer.ranks} did not send their part within {WAIT_SECONDS:.0f} s"
+                await self._in_store(
+                    run.mark,
+                    ship.name,
+                    kind=MarkKind.DROPPED,
+                    reason=Reason.UPLOAD_LAGGING,
+                    message=why,
+                    evidence={"ranks": list(answer.ranks)},
+                )
+                self._drop(ship, why)
+
+    def _gone(self, ship: ShipRecord) -> list[int]:
+        """Ranks whose files of a save of an older attempt are lost: a new pod that has no pin."""
+        if ship.fence == self._at.fence:
+            return []
+
+        def has_lost(seen: Seen) -> bool:
+            holds = ship.name in seen.pinned or ship.name in seen.parts
+            waits = any(save.facts.root_key == ship.root_key for save in seen.saves)
+            return seen.attempt == self._at.attempt and not holds and not waits
+
+        return [r for r in ship.expected if r in self._ranks and has_lost(self._ranks[r])]
+
+    def _committed(self, manifest: ManifestRecord) -> None:
+        at = self._at
+        log.info("durable %s", manifest.name)
+        self._forget(manifest.name)
+        self._usual = frozenset(manifest.ranks)
+        self._durable.append(manifest.name)
+        at.candidates = [
+            c.model_copy(
+                update={
+                    "durable": True,
+                    "needs": manifest.ranks,
+                    "bytes": manifest.bytes,
+                    "full_state": manifest.full_state,
+                    "loss": manifest.loss,
+                }
+            )
+            if c.name == manifest.name
+            else c
+            for c in at.candidates
+        ]
+        at.tell_candidates()
+        self._tell()
+
+    def _drop(self, ship: ShipRecord, why: str) -> None:
+        at = self._at
+        log.warning("dropped %s: %s", ship.name, why)
+        self._forget(ship.name)
+        self._dropped.append(ship.name)
+        at.candidates = [c for c in at.candidates if c.name != ship.name]
+        at.tell_candidates()
+        self._tell()
+
+    async def _in_store(
+        self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """The call's answer; None when the store has a problem, which is then told."""
+        at = self._at
+        try:
+            answer = await asyncio.to_thread(call, *args, **kwargs)
+        except StoreProblem as problem:
+            at.reporter.degrade(KEY, problem.reason, problem.message)
+            self._wake_at = time.monotonic() + 5
+            return None
+        at.reporter.heal(KEY)
+        return answer
+
+    def _ignored(self, message: str) -> None:
+        at = self._at
+        at.link.kill(up_to=at.attempt)
+        at.fail(Reason.CHECKPOINT_IGNORED, message)
+
+    def _lost(self, by: int) -> None:
+        at = self._at
+        at.may_publish = False
+        at.link.kill(up_to=at.attempt)
+        at.fail(
+            Reason.FENCE_TAKEN,
+            f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer attempt "
+            "publishes now, so this one stops",
+        )

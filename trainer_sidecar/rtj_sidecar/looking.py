@@ -1,0 +1,160 @@
+"""Looks at the checkpoint directory again and again: finished saves are pinned, bad ones told.
+
+Must never pin a save that its writer may still change, nor count a save that no trainer of this
+job made while its sidecar looked after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import CheckpointView, Verdict
+
+from rtj_sidecar.checkpoints.quiescence import Writers
+from rtj_sidecar.checkpoints.types import FoundSave, Status
+from rtj_sidecar.checkpoints.types import Verdict as Judgement
+from rtj_sidecar.directory import DirectoryProblem, LocalSave, Look
+from rtj_sidecar.station import Station, log
+
+KEY = "directory"
+MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
+
+
+class Looking:
+    """One rank's eyes."""
+
+    def __init__(self, station: Station) -> None:
+        self._at = station
+        self._back_off = MIN_BACK_OFF
+        self._not_before = 0.0
+        self._intervals: list[float] = []
+        self._counted: set[str] = set()
+
+    async def loop(self) -> None:
+        """While a trainer runs: every `poll_seconds`, and at once when asked."""
+        at = self._at
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(at.look_now.wait(), at.site.config.poll_seconds)
+            at.look_now.clear()
+            if at.is_training:
+                await self.look(gone=False)
+
+    async def look(self, *, gone: bool) -> list[LocalSave]:
+        """One look; returns the saves that are newly pinned. `gone`: no trainer can write."""
+        at = self._at
+        if not at.site.touches_directory:
+            return []
+        if not gone and time.monotonic() < self._not_before:
+            return []
+        state = at.supervisor
+        open_paths = frozenset(state.open_for_writing) if state is not None else None
+        if at.site.config.shared_directory:
+            open_paths, gone = None, False  # other pods write there, too
+        try:
+            found = await at.on_disk(at.directory.look, writers=Writers(open_paths, gone))
+            new = await self._pin_new(found, gone=gone)
+        except DirectoryProblem as problem:
+            self._trouble(problem)
+            return []
+        self._back_off = MIN_BACK_OFF
+        at.reporter.heal(KEY)
+        self.tell(found)
+        if new:
+            at.ship_now.set()
+        return new
+
+    def _trouble(self, problem: DirectoryProblem) -> None:
+        if problem.reason is Reason.CHECKPOINT_TORN:
+            log.info("not pinned yet: %s", problem.message)
+            return
+        log.warning("%s: %s", problem.reason, problem.message)
+        self._at.reporter.degrade(KEY, problem.reason, problem.message)
+        self._not_before = time.monotonic() + self._back_off
+        self._back_off = min(MAX_BACK_OFF, 2 * self._back_off)
+
+    async def _pin_new(self, found: Look, *, gone: bool) -> list[LocalSave]:
+        at, new = self._at, []
+        latest = max((i for i, (_, v) in enumerate(found.judged) if v.candidate), default=-1)
+        for index, (save, verdict) in enumerate(found.judged):
+            if verdict.status is Status.TORN and (gone or index < latest):
+                self._condemn(save, verdict)
+            if not verdict.candidate or at.directory.find(save) is not None:
+                continue
+            if not await at.on_disk(self._is_ours, save):
+                continue
+            local = await at.on_disk(
+                at.directory.pin, save, verdict=verdict, attempt=self._made_in()
+            )
+            log.info(
+                "pinned %s step %s, %d bytes, %s",
+                save.root_key,
+                save.step,
+                save.size,
+                verdict.status,
+            )
+            new.append(local)
+            self._count(local)
+        return new
+
+    def _made_in(self) -> int:
+        """The attempt whose trainer made what is new: the one that was told to go last."""
+        return self._at.link.told_to_go()
+
+    def _is_ours(self, save: FoundSave) -> bool:
+        at = self._at
+        if at.link.told_to_go() == 0:
+            return False  # no trainer ran in this pod: it was there before
+        return at.directory.is_news(save)
+
+    def _condemn(self, save: FoundSave, verdict: Judgement) -> None:
+        # A torn save is told by its place and generation: it has no name in the run.
+        self._at.reporter.add_verdict(
+            Verdict(
+                name=f"{save.root_key}@{save.fingerprint[:8]}",
+                step=save.step,
+                reason=Reason.CHECKPOINT_TORN,
+                message=f"{save.root_key} on rank {self._at.site.config.rank}: {verdict.message}",
+                at=time.time(),
+            )
+        )
+
+    def _count(self, local: LocalSave) -> None:
+        record = local.record
+        at = self._at
+        if record.attempt == at.attempt:
+            at.progress = at.progress.with_checkpoint(
+                step=record.facts.step, epoch=record.facts.epoch, now=record.seen_at
+            )
+            at.reporter.set(progress=at.progress.view())
+
+    def tell(self, found: Look | None = None) -> None:
+        """Refresh what the report says about checkpoints."""
+        at = self._at
+        view: CheckpointView = at.reporter.current.checkpoint
+        saves = [save for save in at.directory.saves if not save.record.mirror]
+        changes: dict[str, object] = {}
+        if found is not None:
+            changes["valid"] = sum(v.candidate for _, v in found.judged)
+            changes["invalid"] = sum(v.status is Status.TORN for _, v in found.judged)
+        if saves:
+            changes["last_saved_step"] = saves[-1].record.facts.step
+            changes["last_saved_at"] = saves[-1].record.seen_at
+        times = [s.record.seen_at for s in saves if s.record.attempt == at.attempt]
+        if len(times) >= 2:
+            changes["interval_seconds"] = round((times[-1] - times[0]) / (len(times) - 1), 3)
+        pending = [save for save in saves if save.is_pending]
+        changes["pending_saves"] = len(pending)
+        changes["pending_bytes"] = sum(save.bytes for save in pending)
+        entry = at.journal.entry
+        changes["last_durable_step"] = entry.last_durable_step
+        changes["last_durable_at"] = entry.last_durable_at
+        changes["last_durable_name"] = entry.last_durable_name
+        changes["uploaded_bytes"] = at.traffic.uploaded
+        changes["restored_bytes"] = entry.restored_bytes
+        changes["restore_total_bytes"] = entry.restore_total_bytes
+        at.reporter.set(checkpoint=view.model_copy(update=changes))
+        at.tell_pins()

@@ -1,0 +1,165 @@
+"""Restoring one chosen save on this pod: plan, fetch what is missing, apply, remember.
+
+May be run again after a crash at any point: the plan depends only on what is there. Blocking; runs
+only while no trainer does. Must never fall back to another save than the one it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtj_sidecar.checkpoints.paths import UnsafePathError
+from rtj_sidecar.checkpoints.quiescence import Writers
+from rtj_sidecar.checkpoints.restore import (
+    Owner,
+    RestoreError,
+    apply_restore,
+    incoming_dir,
+    survey,
+)
+from rtj_sidecar.checkpoints.restore_plan import Chosen, RestorePlan, plan_restore
+from rtj_sidecar.checkpoints.types import Pointer, PointerKind, Verdict, WantedFile
+from rtj_sidecar.directory import Directory, DirectoryProblem, Look
+from rtj_sidecar.runs.records import FileRecord, SaveFacts
+
+Fetch = Callable[[Sequence[FileRecord], Path], int]
+"""Fetch these files of the chosen save into a directory; the bytes that moved. Raises
+RestoreError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`path`: where the trainer finds the save, None for scratch. Bytes: fetched, and in all."""
+
+    path: str | None
+    bytes_fetched: int
+    bytes_total: int
+    quarantined: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A save as it has to stand in the directory."""
+
+    name: str
+    facts: SaveFacts
+    files: tuple[FileRecord, ...]
+    durable: bool
+
+    def chosen(self) -> Chosen:
+        told = self.facts.facts
+        beside = set(told.get("companions") or ())
+        wanted = [
+            WantedFile(path=f.path, size=f.size, sha256=f.sha256, mode=f.mode) for f in self.files
+        ]
+        return Chosen(
+            root_key=self.facts.root_key,
+            step=self.facts.step,
+            epoch=self.facts.epoch,
+            files=tuple(file for file in wanted if file.path not in beside),
+            companions=tuple(file for file in wanted if file.path in beside),
+            pointers=tuple(
+                Pointer(p["path"], PointerKind(p["kind"]), p["value"], self.facts.root_key)
+                for p in told.get("pointers") or ()
+            ),
+        )
+
+
+def target_from_pins(directory: Directory, name: str) -> Target | None:
+    """The save as this pod alone knows it: no store and no peer is asked. None: not whole here."""
+    if not directory.has_whole(name):
+        return None
+    pins = directory.named(name)
+    lead = next((save for save in pins if not save.record.mirror), pins[0])
+    files = directory.wanted(name)
+    if files is None:
+        if not all(directory.is_intact(save) for save in pins):
+            return None
+        files = [
+            FileRecord(path=path, key="", size=size, sha256=digest, crc64nvme="", mode=mode)
+            for path, (size, digest, mode) in directory.hashes(name).items()
+        ]
+    return Target(name, lead.record.facts, tuple(files), lead.record.durable)
+
+
+def restore(
+    directory: Directory, target: Target, *, attempt: int, owner: Owner | None, fetch: Fetch
+) -> Restored:
+    """Make the directory hold exactly that save as its newest. Raises RestoreError."""
+    chosen = target.chosen()
+    restore_id = target.name  # where vetting has put what it fetched
+    try:
+        look = directory.look(writers=Writers(gone=True))
+        fetched = 0
+        for _ in range(2):
+            local = survey(
+                reader=directory.reader,
+                snapshot=look.snapshot,
+                chosen=chosen,
+                restore_id=restore_id,
+            )
+            plan = plan_restore(
+                snapshot=look.snapshot, verdicts=_verdicts(look), chosen=chosen, local=local
+            )
+            if not plan.fetch:
+                break
+            incoming = incoming_dir(directory.path, restore_id)
+            incoming.mkdir(parents=True, exist_ok=True)
+            wanted = {file.path for file in plan.fetch}
+            fetched += fetch([file for file in target.files if file.path in wanted], incoming)
+        else:
+            missing = ", ".join(file.path for file in plan.fetch[:3])
+            raise RestoreError(f"{target.name}: {missing} did not arrive whole")
+        moved = apply_restore(
+            root=directory.path, plan=plan, restore_id=restore_id, attempt=attempt, owner=owner
+        )
+    except (OSError, UnsafePathError, DirectoryProblem) as error:
+        raise RestoreError(f"{target.name}: {error}") from error
+    for file in (*chosen.files, *chosen.companions):
+        if file.path in plan.valid or any(file.path == placed.path for placed in plan.place):
+            directory.learn_hash(directory.path / file.path, file.sha256)
+    total = sum(file.size for file in chosen.files)
+    path = str(directory.path / chosen.root_key) if chosen.root_key != "." else str(directory.path)
+    return Restored(path, fetched, total, moved)
+
+
+def set_all_aside(directory: Directory, *, attempt: int) -> Restored:
+    """A start from nothing: whatever save is in the directory goes to quarantine, with every
+    pointer that names one. Raises RestoreError."""
+    try:
+        look = directory.look(writers=Writers(gone=True))
+        going: set[str] = {p.path for p in look.snapshot.pointers if p.names is not None}
+        for save in look.snapshot.saves:
+            paths = {entry.path for entry in save.all_files}
+            whole = save.root_key not in paths | {"."}
+            going |= {save.root_key} if whole else paths
+        plan = RestorePlan(
+            root_key=".",
+            valid=(),
+            fetch=(),
+            from_pins=(),
+            place=(),
+            quarantine=_outermost(going),
+            pointers=(),
+            touch=(),
+        )
+        moved = apply_restore(
+            root=directory.path, plan=plan, restore_id=f"{attempt}-scratch", attempt=attempt
+        )
+    except (OSError, UnsafePathError, DirectoryProblem) as error:
+        raise RestoreError(f"quarantine before a start from nothing: {error}") from error
+    return Restored(None, 0, 0, moved)
+
+
+def _outermost(paths: set[str]) -> tuple[str, ...]:
+    def inside(path: str) -> bool:
+        parts = path.split("/")
+        return any("/".join(parts[:depth]) in paths for depth in range(1, len(parts)))
+
+    return tuple(sorted(path for path in paths if not inside(path)))
+
+
+def _verdicts(look: Look) -> dict[tuple[str, str], Verdict]:
+    return {save.identity: verdict for save, verdict in look.judged}

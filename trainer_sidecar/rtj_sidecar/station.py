@@ -1,0 +1,143 @@
+"""What all parts of one agent share: who it is, what it holds, and how blocking work is done.
+
+Belongs to the event loop's thread. The directory is used by one worker thread only, the store by
+several. Must never swallow an error: what is not expected ends the agent, which comes back and
+goes on from its journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from aiohttp import ClientSession
+from rtj_api import contract
+from rtj_api.reasons import Reason
+from rtj_api.wire import Candidate, Directive, Problem, SidecarPhase, SupervisorState, TrainerState
+
+from rtj_sidecar.config import Site
+from rtj_sidecar.directory import Directory
+from rtj_sidecar.journal import Journal
+from rtj_sidecar.metrics import Traffic
+from rtj_sidecar.report import Reporter
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.trainer.progress import Follower, Progress
+from rtj_sidecar.trainer.supervisor_link import SupervisorLink
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CANDIDATES_TOLD = 100
+
+log = logging.getLogger("rtj.sidecar")
+
+
+@dataclass
+class Station:
+    """The state that outlives a directive."""
+
+    site: Site
+    link: SupervisorLink
+    journal: Journal
+    reporter: Reporter
+    directory: Directory
+    run: Run | None
+    http: ClientSession
+    loop: asyncio.AbstractEventLoop
+    lane: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="directory")
+    )
+    supervisor: SupervisorState | None = None
+    progress: Progress = field(default_factory=Progress)
+    candidates: list[Candidate] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
+    may_publish: bool = False  # the fence of this attempt is held for certain
+    log_lines: Follower | None = None
+    progress_lines: Follower | None = None
+    settled: bool = False  # the trainer of this attempt ended and the directory was looked at since
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    look_now: asyncio.Event = field(default_factory=asyncio.Event)
+    ship_now: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: threading.Event = field(default_factory=threading.Event)
+    contact: float = field(default_factory=time.monotonic)  # the operator was heard last
+
+    @property
+    def directive(self) -> Directive | None:
+        return self.journal.entry.directive
+
+    @property
+    def attempt(self) -> int:
+        return self.journal.entry.attempt
+
+    @property
+    def fence(self) -> int | None:
+        return self.journal.entry.fence
+
+    @property
+    def is_training(self) -> bool:
+        return self.supervisor is not None and self.supervisor.trainer.state is TrainerState.RUNNING
+
+    @property
+    def holder_url(self) -> str | None:
+        """Where rank 0's sidecar answers; None while unknown, or when that is this one."""
+        directive = self.directive
+        if self.site.holds or directive is None or not directive.coordinator:
+            return None
+        host = directive.coordinator
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.site.port}"
+
+    async def on_disk(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call on the checkpoint directory, after those before it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.lane, partial(call, *args, **kwargs))
+
+    def set_phase(self, phase: SidecarPhase, *, problem: Problem | None = None) -> None:
+        if self.reporter.current.phase is not phase or problem is not None:
+            log.info("phase %s attempt %d", phase.value, self.attempt)
+        self.reporter.set(phase=phase, problem=problem)
+
+    def fail(self, reason: Reason | str, message: str, *, retrying: bool = False) -> None:
+        """This attempt cannot go on here."""
+        log.error("failed: %s: %s", reason, message)
+        problem = Problem(reason=str(reason), message=message, since=time.time(), retrying=retrying)
+        self.set_phase(SidecarPhase.FAILED, problem=problem)
+
+    def begin_progress(self, *, back: int = 0) -> None:
+        """Forget an older attempt's progress; read the log from here, or `back` bytes before."""
+        self.progress = Progress()
+        self.log_lines = Follower(self.link.run / contract.FILE_LOG, from_end=True, back=back)
+        self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
+        self.reporter.set(progress=self.progress.view())
+
+    def end_progress(self) -> None:
+        """What the older attempt's trainer still prints says nothing about this one."""
+        self.progress, self.log_lines, self.progress_lines = Progress(), None, None
+        self.reporter.set(progress=self.progress.view())
+
+    def tell_candidates(self) -> None:
+        self.reporter.set(candidates=self.candidates[:CANDIDATES_TOLD])
+
+    def tell_pins(self) -> None:
+        """Names that this pod could restore without fetching a byte, newest last."""
+        names: dict[str, None] = {}
+        for save in self.directory.saves:
+            name = save.record.name
+            if name and name not in names and self.directory.has_whole(name):
+                names[name] = None
+        self.reporter.set(pinned=list(names))
+
+    def moved(self, **more: int) -> None:
+        """Count bytes, from any thread: `uploaded`, `from_store`, `from_peers`."""
+        old = self.traffic
+        self.traffic = Traffic(
+            uploaded=old.uploaded + more.get("uploaded", 0),
+            from_store=old.from_store + more.get("from_store", 0),
+            from_peers=old.from_peers + more.get("from_peers", 0),
+        )

@@ -1,0 +1,228 @@
+"""What the holder does with the store before a choice: claim, list, roll forward, prove.
+
+Must never claim before the saves of the older attempt have their names, and never take a store
+that did not answer for an empty one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from rtj_api.contract import HIDDEN_DIR
+from rtj_api.reasons import Reason
+from rtj_api.wire import Candidate, Directive, Verdict
+
+from rtj_sidecar.holding import Holding
+from rtj_sidecar.looking import Looking
+from rtj_sidecar.runs.history import History
+from rtj_sidecar.runs.records import Outcome, Parent
+from rtj_sidecar.runs.run import Claimed, FenceTaken, OwnedByOther, Run, Superseded
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import StoreProblem
+
+MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 15.0
+KEY = "store"
+
+
+class Storing:
+    """Only on rank 0."""
+
+    def __init__(self, station: Station, looking: Looking, holding: Holding) -> None:
+        self._at = station
+        self._looking = looking
+        self._holding = holding
+        self.listed = asyncio.Event()
+
+    async def claim_and_list(self, directive: Directive) -> None:
+        """Goes on until the store has answered; `listed` is set then. Cancelled by what follows."""
+        at, back_off = self._at, MIN_BACK_OFF
+        self.listed.clear()
+        if at.run is None:
+            at.reporter.set(listed=False)
+            return
+        while True:
+            try:
+                if not await self._try(at.run, directive):
+                    return
+                at.reporter.heal(KEY)
+                self.listed.set()
+                return
+            except StoreProblem as problem:
+                log.warning("store: %s: %s", problem.reason, problem.message)
+                at.reporter.degrade(KEY, problem.reason, problem.message)
+                at.reporter.set(listed=False)
+                await asyncio.sleep(back_off)
+                back_off = min(MAX_BACK_OFF, 2 * back_off)
+
+    async def _try(self, run: Run, directive: Directive) -> bool:
+        at = self._at
+        answer = await asyncio.to_thread(
+            run.claim,
+            attempt=directive.attempt,
+            world_size=directive.world_size,
+            may_claim=directive.may_claim,
+        )
+        match answer:
+            case OwnedByOther(owner, fence, complete):
+                at.reporter.set(fence_owner=owner, run_complete=complete, listed=True)
+                at.fail(
+                    Reason.RUN_ALREADY_COMPLETE if complete else Reason.RUN_IN_USE,
+                    f"run {at.site.config.run_id} belongs to {owner} (fence {fence})",
+                    retrying=True,
+                )
+                return False
+            case Superseded(attempt, fence):
+                at.fail(
+                    Reason.FENCE_TAKEN,
+                    f"attempt {attempt} of this job already holds fence {fence}: this pod is an "
+                    "older one's",
+                )
+                return False
+            case Claimed(fence, record):
+                log.info("fence %d for attempt %d", fence, directive.attempt)
+        history = await asyncio.to_thread(run.history)
+        before = history.before(fence)
+        older = history.fence(before) if before is not None else None
+        rolled = await asyncio.to_thread(run.roll_forward, history, fence=fence)
+        for name in rolled.committed:
+            log.info("rolled forward: %s is durable", name)
+        for name, why in rolled.dropped:
+            log.warning("rolled forward: %s dropped: %s", name, why)
+        if rolled.committed or rolled.dropped:
+            history = await asyncio.to_thread(run.history)
+        candidates = await asyncio.to_thread(run.candidates, history)
+        at.journal.write(
+            fence=fence,
+            fence_attempt=directive.attempt,
+            next_n=await asyncio.to_thread(run.next_n, history, fence),
+            parent=record.parent,
+        )
+        at.may_publish = True
+        self.take_in(history, candidates)
+        vetted = await asyncio.to_thread(
+            run.vet,
+            candidates,
+            pinned=set(at.reporter.current.pinned) | self._holding.pinned_by_others(),
+            incoming=at.site.path / HIDDEN_DIR / "incoming",
+            fence=fence,
+            cancel=at.closing,
+        )
+        self._tell_invalid(vetted)
+        at.candidates = list(vetted)
+        at.tell_candidates()
+        at.reporter.set(
+            fence=fence,
+            fence_owner=None,
+            listed=True,
+            run_complete=older is not None and older.outcome == Outcome.COMPLETE,
+        )
+        self._looking.tell()
+        return True
+
+    def take_in(self, history: History, candidates: list[Candidate]) -> None:
+        """Let the holder go on with what the history holds."""
+        at = self._at
+        open_names = {c.name for c in candidates if not c.durable and c.invalid is None}
+        self._holding.close_all_but(open_names)
+        self._holding.reopen([s for s in history.ships.values() if s.name in open_names])
+        durable = [c for c in candidates if c.durable and c.invalid is None]
+        self._holding.knows_as_durable([c.name for c in reversed(durable)])
+        at.candidates = list(candidates)
+        if durable:
+            newest = durable[0]
+            at.journal.write(
+                last_durable_name=newest.name,
+                last_durable_step=newest.step,
+                last_durable_at=newest.written_at,
+            )
+
+    def _tell_invalid(self, candidates: list[Candidate]) -> None:
+        for found in candidates:
+            if found.invalid is not None:
+                self._at.reporter.add_verdict(
+                    Verdict(
+                        name=found.name,
+                        step=found.step,
+                        reason=found.invalid,
+                        message=f"{found.name} in the store: {found.invalid}; see its mark",
+                        at=time.time(),
+                    )
+                )
+
+    async def claim_late(self, *, attempt: int, world_size: int, parent: Parent) -> None:
+        """The fast path, and a store that was silent: exactly the held number + 1, or nothing."""
+        at, back_off = self._at, MIN_BACK_OFF
+        held = at.fence
+        if at.run is None or held is None:
+            return
+        while True:
+            try:
+                answer = await asyncio.to_thread(
+                    at.run.claim_next,
+                    held=held,
+                    attempt=attempt,
+                    world_size=world_size,
+                    parent=parent,
+                )
+                if isinstance(answer, Claimed) and answer.record.parent is None:
+                    # Claimed by a prepare whose answer came too late to be used.
+                    await asyncio.to_thread(at.run.set_parent, fence=answer.fence, parent=parent)
+                break
+            except StoreProblem as problem:
+                at.reporter.degrade(KEY, problem.reason, problem.message)
+                await asyncio.sleep(back_off)
+                back_off = min(MAX_BACK_OFF, 2 * back_off)
+        at.reporter.heal(KEY)
+        if isinstance(answer, FenceTaken):
+            at.link.kill(up_to=attempt)
+            at.fail(
+                Reason.FENCE_TAKEN,
+                f"fence {answer.fence} of run {at.site.config.run_id} was taken by {answer.owner} "
+                "meanwhile: nothing was published, the trainer is stopped",
+            )
+            return
+        at.journal.write(fence=answer.fence, fence_attempt=attempt, next_n=1, parent=parent)
+        at.reporter.set(fence=answer.fence)
+        at.may_publish = True
+        at.ship_now.set()
+        log.info("fence %d for attempt %d", answer.fence, attempt)
+
+    async def recover(self) -> None:
+        """After a restart of the sidecar in the middle of an attempt: what the holder knew."""
+        at, back_off = self._at, MIN_BACK_OFF
+        entry = at.journal.entry
+        while at.run is not None and entry.fence is not None:
+            try:
+                history = await asyncio.to_thread(at.run.history)
+                candidates = await asyncio.to_thread(at.run.candidates, history)
+                next_n = await asyncio.to_thread(at.run.next_n, history, entry.fence)
+            except StoreProblem as problem:
+                at.reporter.degrade(KEY, problem.reason, problem.message)
+                await asyncio.sleep(back_off)
+                back_off = min(MAX_BACK_OFF, 2 * back_off)
+                continue
+            at.reporter.heal(KEY)
+            at.journal.write(next_n=max(next_n, at.journal.entry.next_n))
+            self.take_in(history, candidates)
+            at.reporter.set(fence=entry.fence, listed=True)
+            at.tell_candidates()
+            at.may_publish = entry.fence_attempt == at.attempt
+            at.ship_now.set()
+            self._looking.tell()
+            return
+
+    def parent_for(self, name: str | None) -> Parent:
+        """The position of a candidate, as the parent of the attempt that starts from it."""
+        if name is None:
+            return Parent(scratch=True)
+        for found in self._at.candidates:
+            if found.name == name:
+                return Parent(name=name, step=found.step, epoch=found.epoch)
+        local = self._at.directory.named(name)
+        facts = local[0].record.facts if local else None
+        return Parent(
+            name=name,
+            step=facts.step if facts else None,
+            epoch=facts.epoch if facts else None,
+        )
