@@ -1,7 +1,7 @@
 """A simulated operator: observe, decide and apply over a simulated World.
 
-One guarded write at a time; the world's gate may raise Crash before any of them, and whoever
-drives it makes a new Operator, which remembers nothing.
+One guarded write at a time; the world's gate may raise Crash before any of them. What comes back
+at the next tick remembers nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rtj_operator.core.observed import Observed
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
 from rtj_operator.core.policy import Policy
 
-from kit.simulated import Conflict, LawBroken, World
+from kit.simulated import Conflict, Crash, LawBroken, World
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Operator:
     wake_at: float | None = None
     drop_hint: Callable[[], bool] = lambda: False
     stale: Callable[[], bool] = lambda: False
+    crashes: int = 0
     _last: Observed | None = None
 
     def run_pass(self) -> Plan:
@@ -97,7 +98,16 @@ class Operator:
                 return
             self.world.hint = False
             self.wake_at = None
-            plan = self.run_pass()
+            try:
+                plan = self.run_pass()
+            except Crash as crash:
+                self.crashes += 1
+                self._last = None
+                self.log.append(
+                    f"{self.world.now - 1000:8.2f} -- the operator dies before a {crash}"
+                )
+                self.world.hint = True
+                return
             if plan.is_empty:
                 return
             self.world.hint = True

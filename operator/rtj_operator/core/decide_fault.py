@@ -8,7 +8,7 @@ from rtj_api.status import RestartKind
 
 from rtj_operator.core import attempts, budget, failures, stages
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import record
+from rtj_operator.core.decide_life import hold_retry_seconds, notes_of, record
 from rtj_operator.core.failures import Fault
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
@@ -91,7 +91,7 @@ def _hold(gang: Gang, first: Fault) -> Plan:
         gang,
         reason=first.reason,
         message=first.message,
-        retry_seconds=gang.policy.hold_retry_seconds,
+        retry_seconds=hold_retry_seconds(gang),
     )
     notes: tuple[Note, ...] = (Note(type="Warning", reason=first.reason, message=first.message),)
     if gang.status.held_since is not None:
@@ -143,8 +143,7 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
     )
     notes: tuple[Note, ...] = (note,)
     if slow is None and isinstance(chosen, Chosen):
-        resumed = f"in place from step {chosen.resume.step}: {chosen.why}"
-        notes = (note, Note(type="Normal", reason=Reason.RESUMED, message=resumed))
+        notes = (note, *notes_of(chosen))
     return record(
         gang,
         status,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.resume import Chosen
 from rtj_api.status import ConditionType, LastRequest, Status
 from rtj_api.wire import RequestAction
 
@@ -36,6 +37,33 @@ def record(
     gang = gather(gang.observed, policy=gang.policy, alarm=gang.alarm, status=status)
     final = core_status.finished(gang)
     return Plan(rule=rule, why=why, status=final, notes=notes, evidence=evidence or {})
+
+
+def notes_of(chosen: Chosen) -> tuple[Note, ...]:
+    """The events of a choice: each newer save that was passed over, and what is resumed."""
+    notes = [
+        Note(
+            type="Warning",
+            reason=Reason.CHECKPOINT_FALLBACK,
+            message=f"passed over {p.name}"
+            + (f" (step {p.step})" if p.step is not None else "")
+            + f": {p.why}",
+        )
+        for p in chosen.passed_over[:5]
+    ]
+    if chosen.resume.scratch:
+        kind = "Warning" if chosen.passed_over else "Normal"
+        notes.append(Note(type=kind, reason=Reason.STARTED_FROM_SCRATCH, message=chosen.why))
+    else:
+        notes.append(Note(type="Normal", reason=Reason.RESUMED, message=chosen.why))
+    return tuple(notes)
+
+
+def hold_retry_seconds(gang: Gang) -> float:
+    """When a hold looks again: often at first, more rarely once it has lasted."""
+    since = gang.status.held_since
+    has_lasted = since is not None and gang.now - since > gang.policy.hold_keep_seconds
+    return gang.policy.hold_retry_seconds * (4 if has_lasted else 1)
 
 
 def unreadable(job: JobView, *, now: float, policy: Policy) -> Plan:

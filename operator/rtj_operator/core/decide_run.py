@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.rules.resume import Chosen, NoChoice
+from rtj_api.rules.resume import NoChoice
 from rtj_api.status import PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
@@ -11,7 +11,7 @@ from rtj_operator.core import attempts, failures, stages
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import record
+from rtj_operator.core.decide_life import hold_retry_seconds, notes_of, record
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
 
@@ -178,32 +178,13 @@ def choose(gang: Gang) -> Plan | None:
         started,
         rule="choose",
         why=chosen.why,
-        notes=_notes_of(chosen),
+        notes=notes_of(chosen),
         evidence={
             "resume": chosen.resume.dump(),
             "passedOver": [p.name for p in chosen.passed_over],
             "fence": zero.fence,
         },
     )
-
-
-def _notes_of(chosen: Chosen) -> tuple[Note, ...]:
-    notes = [
-        Note(
-            type="Warning",
-            reason=Reason.CHECKPOINT_FALLBACK,
-            message=f"passed over {p.name}"
-            + (f" (step {p.step})" if p.step is not None else "")
-            + f": {p.why}",
-        )
-        for p in chosen.passed_over[:5]
-    ]
-    if chosen.resume.scratch:
-        kind = "Warning" if chosen.passed_over else "Normal"
-        notes.append(Note(type=kind, reason=Reason.STARTED_FROM_SCRATCH, message=chosen.why))
-    else:
-        notes.append(Note(type="Normal", reason=Reason.RESUMED, message=chosen.why))
-    return tuple(notes)
 
 
 def _hold(gang: Gang, refused: NoChoice, zero: Report) -> Plan:
@@ -231,7 +212,7 @@ def _retry_seconds(gang: Gang, reason: Reason) -> float | None:
     """Holds that may end by themselves look again; the others wait for a person."""
     if reason == Reason.RUN_ALREADY_COMPLETE:
         return None
-    return gang.policy.hold_retry_seconds
+    return hold_retry_seconds(gang)
 
 
 def converge(gang: Gang) -> Plan | None:

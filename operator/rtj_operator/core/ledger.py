@@ -6,6 +6,7 @@ explains, it does not decide.
 
 from __future__ import annotations
 
+from rtj_api.reasons import Reason
 from rtj_api.status import (
     MAX_ATTEMPTS,
     AttemptRecord,
@@ -74,6 +75,9 @@ def with_end(status: Status, *, at: float, by: str) -> Status:
     current = status.current
     records = []
     for record in status.attempts:
+        is_idle_look = not record.started and record.cause == Reason.HOLD_ENDED
+        if is_idle_look and current is not None and record.attempt == current.attempt:
+            continue  # a hold that looked again and stayed: no history
         if current is not None and record.attempt == current.attempt and record.ended_at is None:
             reached = status.progress.step if record.started else None
             update = {"ended_at": at, "ended_by": by, "to_step": reached}

@@ -108,34 +108,24 @@ def drive(world: World, *, seed: int, storm: float, quiet: float) -> tuple[Opera
     """Storm, then quiet. The operator dies before random writes and comes back with nothing."""
     weather = Weather(world, seed=seed)
     draw = weather.random
-    log: list[str] = []
-
-    def new_operator() -> Operator:
-        return Operator(
-            world,
-            log=log,
-            drop_hint=lambda: draw.random() < 0.1,
-            stale=lambda: draw.random() < 0.05,
-        )
+    operator = Operator(
+        world,
+        drop_hint=lambda: draw.random() < 0.1,
+        stale=lambda: draw.random() < 0.05,
+    )
 
     def gate(what: str) -> None:
         if draw.random() < 0.02:
             raise Crash(what)
 
-    operator = new_operator()
     world.gate = gate
     end = world.now + storm
     while world.now < end:
         weather.tick()
-        try:
-            operator.tick()
-        except Crash as crash:
-            log.append(f"{world.now - 1000:8.2f} -- the operator died before a {crash}")
-            operator = new_operator()
-            world.hint = True
+        operator.tick()
     world.gate = lambda what: None
     weather.clear()
-    operator = Operator(world, log=log)
+    operator = Operator(world, log=operator.log)
     operator.run(quiet)
     return operator, weather
 
