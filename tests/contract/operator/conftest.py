@@ -88,11 +88,14 @@ class OperatorProcess:
             "RTJ_METRICS_PORT": str(self.metrics),
             "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'operator'}",
         }
+        self.process = self._spawn(environ)
+        await eventually(self.is_ready, within=30, what=f"ready; see {self.log}")
+
+    def _spawn(self, environ: dict[str, str]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "rtj_operator"], env=environ, stdout=out, stderr=out
             )
-        await eventually(self.is_ready, within=30, what=f"ready; see {self.log}")
 
     async def is_ready(self) -> bool:
         assert self.process is not None

@@ -106,17 +106,21 @@ async def test_the_operator_writes_nothing_but_status_to_a_job(running, cluster)
     assert not [name for name in annotations if "kopf" in name]
 
 
-async def test_events_are_posted_and_aggregated(running, space) -> None:
+async def test_a_fault_is_told_in_an_event(running, cluster, space) -> None:
     key, pods = running
 
-    def found() -> list[str]:
+    def restarts() -> list[dict[str, Any]]:
         return [
-            event["reason"]
+            event
             for event in space.list("events")
-            if event["involvedObject"]["name"] == key.name
+            if event["involvedObject"]["name"] == key.name and event["reason"] == "TrainerFailed"
         ]
 
-    await eventually(found, what="an event on the job")
+    await pods.of_rank(1).crash()
+    await eventually(lambda: training(cluster, key, attempt=2), what="attempt 2 trains")
+    (event,) = await eventually(restarts, what="an event on the job")
+    assert event["type"] == "Warning"
+    assert event["involvedObject"]["uid"] == (await cluster.get_job(key))["metadata"]["uid"]
 
 
 async def test_a_bad_template_is_said_in_a_condition_and_heals(cluster, space, operator) -> None:

@@ -1,0 +1,279 @@
+"""What the operator costs and how fast it hears, on a real API server with played sidecars.
+
+Prints JSON: passes a second and core, memory with many jobs, requests a pass, and the way from a
+trainer's death to the recorded decision and to the directive. Nothing here asserts a time. The
+API server is the one of RTJ_TEST_KUBECONFIG, or a small cluster made for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+for part in ("crds", "operator", "tests", "."):
+    sys.path.insert(0, str(ROOT / part))
+
+import aiohttp  # noqa: E402
+from kit.apiserver import api_server  # noqa: E402
+from kit.kube import Kube  # noqa: E402
+from kit.played import PlayedPods, a_job, eventually  # noqa: E402
+from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
+from rtj_api import contract, crdgen, wire  # noqa: E402
+from rtj_operator.core.observed import JobKey  # noqa: E402
+from rtj_operator.shell.cluster import KubeCluster, load_configuration  # noqa: E402
+
+PREFIX = "resumable_training_operator"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Operator:
+    """The operator as a process of its own, to be measured from outside."""
+
+    def __init__(self, *, kubeconfig: str, namespace: str, log: Path) -> None:
+        self.log = log
+        self.health, self.metrics = free_port(), free_port()
+        environ = {
+            **os.environ,
+            "KUBECONFIG": kubeconfig,
+            "RTJ_SIDECAR_IMAGE": "played/sidecar:1",
+            "RTJ_WATCH_NAMESPACES": namespace,
+            "RTJ_HEALTH_PORT": str(self.health),
+            "RTJ_METRICS_PORT": str(self.metrics),
+            "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'operator'}",
+        }
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rtj_operator"], env=environ, stdout=out, stderr=out
+            )
+
+    async def get(self, port: int, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+                return response.status, await response.text()
+
+    async def is_ready(self) -> bool:
+        try:
+            return (await self.get(self.health, "/readyz"))[0] == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def total(self, name: str, **labels: str) -> float:
+        """Sum over all samples of that name with at least these labels."""
+        _, text = await self.get(self.metrics, "/metrics")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    async def passes(self) -> float:
+        return await self.total(f"{PREFIX}_handler_runs_total", result="ok")
+
+    async def requests(self) -> float:
+        return await self.total(f"{PREFIX}_api_requests_total")
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def rss_mib(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def settled(count: Callable[[], Awaitable[float]], *, quiet: float = 2.0) -> float:
+    """The count once it has not changed for `quiet` seconds."""
+    last, since = -1.0, time.monotonic()
+    while time.monotonic() - since < quiet:
+        now = await count()
+        if now != last:
+            last, since = now, time.monotonic()
+        await asyncio.sleep(0.2)
+    return last
+
+
+async def in_batches(calls: Iterable[Awaitable[Any]], *, size: int = 16) -> None:
+    slots = asyncio.Semaphore(size)
+
+    async def one(call: Awaitable[Any]) -> None:
+        async with slots:
+            await call
+
+    await asyncio.gather(*(one(call) for call in calls))
+
+
+async def load(cluster: KubeCluster, operator: Operator, *, space: Kube, jobs: int) -> dict:
+    """Many jobs of one pod each that cannot be placed; then a touch of each, again and again."""
+    idle_rss = operator.rss_mib()
+    path = f"/apis/{contract.API_VERSION}/namespaces/{space.namespace}/{contract.PLURAL}"
+    names = [f"job-{number}" for number in range(jobs)]
+    bodies = [a_job(namespace=space.namespace, name=name, replicas=1) for name in names]
+    began, cpu = time.monotonic(), operator.cpu_seconds()
+    await in_batches(cluster._request("POST", path, resource="jobs", body=body) for body in bodies)
+    await settled(operator.passes)
+    made_in, made_cpu = time.monotonic() - began, operator.cpu_seconds() - cpu
+    rounds = 3
+    began, cpu = time.monotonic(), operator.cpu_seconds()
+    passes, requests = await operator.passes(), await operator.requests()
+    for number in range(rounds):
+        patch = {"metadata": {"annotations": {"touched": str(number)}}}
+        await in_batches(
+            cluster._request(
+                "PATCH",
+                f"{path}/{name}",
+                resource="jobs",
+                body=patch,
+                content_type="application/merge-patch+json",
+            )
+            for name in names
+        )
+    done = await settled(operator.passes) - passes
+    spent = operator.cpu_seconds() - cpu
+    return {
+        "jobs": jobs,
+        "rss_mib_idle": round(idle_rss, 1),
+        "rss_mib": round(operator.rss_mib(), 1),
+        "rss_kib_a_job": round((operator.rss_mib() - idle_rss) * 1024 / jobs, 1),
+        "start_of_all": {
+            "seconds_with_creation": round(made_in, 1),
+            "operator_cpu_ms_a_job": round(made_cpu * 1000 / jobs, 2),
+        },
+        "passes": {
+            "count": done,
+            "a_second_and_core_with_watch": round(done / spent, 1),
+            "cpu_ms_a_pass_with_watch": round(spent * 1000 / done, 2),
+            "requests_a_pass": round((await operator.requests() - requests) / done, 2),
+        },
+    }
+
+
+async def crashes(cluster: KubeCluster, operator: Operator, *, space: Kube, times: int) -> dict:
+    """A gang of two restarts in place again and again; the fast path, as far as it is one."""
+    key = JobKey(space.namespace, "crash")
+    job = a_job(namespace=key.namespace, name=key.name)
+    job["spec"]["recovery"] = {
+        "maxRestarts": times * 2,
+        "backoff": {"initialSeconds": 0, "maxSeconds": 0},
+    }
+    space.apply(job)
+    heard: list[dict[str, float]] = []
+    async with PlayedPods(cluster, key) as pods:
+        for attempt in range(1, times + 1):
+            await eventually(lambda: is_training(cluster, key, attempt), what=f"{attempt}")  # noqa: B023
+            save = f"f{1:08d}-n{attempt}-s{attempt * 10}"
+            candidate = wire.Candidate(
+                name=save, step=attempt * 10, durable=True, full_state=True, needs=[0]
+            )
+            durable = wire.CheckpointView(
+                last_durable_step=attempt * 10,
+                last_durable_name=save,
+                last_durable_at=time.time(),
+                valid=attempt,
+            )
+            for rank in (0, 1):
+                fields = {"pinned": [save], "checkpoint": durable}
+                if rank == 0:
+                    fields |= {"candidates": [candidate]}
+                await pods.of_rank(rank).say(**fields)
+            await settled(operator.passes, quiet=1.0)
+            requests = await operator.requests()
+            died = await pods.of_rank(attempt % 2).crash()
+            await eventually(lambda: is_training(cluster, key, attempt + 1), what="again")  # noqa: B023
+            heard.append(
+                timeline(operator.lines(), attempt=attempt + 1, died=died)
+                | {"requests": await operator.requests() - requests}
+            )
+    return {
+        "times": len(heard),
+        "fast_path_share": statistics.mean(entry["fast"] for entry in heard),
+        **{
+            f"{name}_ms_median": round(statistics.median(e[name] for e in heard) * 1000, 1)
+            for name in ("decision", "go")
+        },
+        **{
+            f"{name}_ms_max": round(max(e[name] for e in heard) * 1000, 1)
+            for name in ("decision", "go")
+        },
+    }
+
+
+def timeline(lines: list[dict[str, Any]], *, attempt: int, died: float) -> dict[str, float]:
+    """Seconds from a trainer's death, by the operator's own log."""
+    ours = [line for line in lines if line.get("attempt") == attempt]
+    decided = next(at(line) for line in ours if line["message"] == "decided")
+    going = [line for line in ours if any(" go" in action for action in line.get("actions", []))]
+    other = [line for line in ours if any("prepare" in a for a in line.get("actions", []))]
+    return {"decision": decided - died, "go": at(going[0]) - died, "fast": float(not other)}
+
+
+def at(line: dict[str, Any]) -> float:
+    return datetime.fromisoformat(line["time"]).timestamp()
+
+
+async def is_training(cluster: KubeCluster, key: JobKey, attempt: int) -> bool:
+    status = ((await cluster.get_job(key)) or {}).get("status") or {}
+    return status.get("phase") == "Running" and status.get("attempt") == attempt
+
+
+async def measure(kube: Kube, *, jobs: int, times: int) -> dict[str, Any]:
+    kube.apply(crdgen.crd())
+    space = kube.make_namespace(f"load-{uuid.uuid4().hex[:6]}")
+    configuration = await load_configuration(kubeconfig=kube.kubeconfig)
+    cluster = KubeCluster(configuration, user_agent="operator-load")
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "operator.log"
+        operator = Operator(kubeconfig=kube.kubeconfig, namespace=space.namespace, log=log)
+        try:
+            await eventually(operator.is_ready, what="the operator is ready")
+            result = {"crash": await crashes(cluster, operator, space=space, times=times)}
+            result["load"] = await load(cluster, operator, space=space, jobs=jobs)
+            return result
+        finally:
+            operator.stop()
+            await cluster.close()
+            space.drop_namespace(space.namespace)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=500)
+    parser.add_argument("--crashes", type=int, default=10)
+    arguments = parser.parse_args()
+    with api_server(name="rtj-load") as kube:
+        result = asyncio.run(measure(kube, jobs=arguments.jobs, times=arguments.crashes))
+    json.dump({"benchmark": "operator_load", **result}, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()
