@@ -13,7 +13,6 @@ from rtj_api.status import Budgets, CheckpointStatus, Condition, Status, format_
 from rtj_operator.core.observed import JobKey, ReportView
 from rtj_operator.core.plan import Note
 from rtj_operator.settings import SettingsError, settings_from
-from rtj_operator.shell import metrics_doc
 from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.events import Recorder
 from rtj_operator.shell.health import Pulse, defects
@@ -260,10 +259,6 @@ def test_reasons_are_those_that_say_something_is_wrong() -> None:
         if name.startswith("training_job_status_reason")
     )
     assert reasons == ["DiskFull", "Unschedulable"]
-
-
-def test_the_docs_page_is_what_the_code_says() -> None:
-    assert metrics_doc.PAGE.read_text() == metrics_doc.page(), "run `make generate`"
 
 
 # --- health --------------------------------------------------------------------------------------
