@@ -277,6 +277,9 @@ def test_dcp_of_one_pod_among_several_is_judged_as_a_part(fresh: Fresh) -> None:
     assert (missing.passed, missing.reason) == (False, Reason.FILES_MISSING)
     markerless = DcpLayout().union_gate(parts=parts[1:], expect=part)
     assert (markerless.passed, markerless.reason) == (False, Reason.MARKER_MISSING)
+    (root / "step-2" / ".metadata").unlink()
+    unfinished = judged(root, expect=part)["step-2"][1]
+    assert (unfinished.status, unfinished.reason) == (Status.TORN, Reason.MARKER_MISSING)
     (other / "step-2" / "__1_0.distcp").write_bytes(b"PK\x03\x04 cut off")
     assert judged(other, expect=part)["step-2"][1].status is Status.TORN
 
