@@ -6,7 +6,8 @@
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS pip
-# hadolint ignore=DL3008,DL3009 -- this stage is thrown away, and any pip will do.
+# This stage is thrown away, and any pip will do.
+# hadolint ignore=DL3008,DL3009
 RUN python3 -m pip --version >/dev/null 2>&1 \
  || { apt-get update -q && apt-get install -qy --no-install-recommends python3-pip; }
 
