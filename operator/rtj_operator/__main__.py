@@ -146,11 +146,11 @@ async def work(
         asked.cancel()
         working.cancel()
         # kopf waits for every task of the loop before it ends, so ours have to go first.
-        results = await asyncio.gather(working, asked, return_exceptions=True)
+        ended = await asyncio.gather(working, asked, return_exceptions=True)
         await servers.aclose()
         stop.set()
-        results += await asyncio.gather(watching, return_exceptions=True)
-    for result in results:
+        watched = await asyncio.gather(watching, return_exceptions=True)
+    for result in (*ended, *watched):
         if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
             raise result
 

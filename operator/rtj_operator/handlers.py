@@ -42,13 +42,13 @@ def registry_of(hints: Hints) -> kopf.OperatorRegistry:
         return kopf.AiohttpSession(server=server, aiohttp_session=session)
 
     @kopf.on.event(*job, registry=registry)
-    async def job_event(event: Any, namespace: str, name: str, **_: Any) -> None:
+    async def job_event(event: Any, namespace: Any, name: str, **_: Any) -> None:
         version = event["object"]["metadata"].get("resourceVersion")
         gone = event["type"] == "DELETED"
         hints.job_changed(JobKey(namespace, name), resource_version=None if gone else version)
 
     @kopf.on.event("", "v1", "pods", labels={contract.LABEL_JOB: kopf.PRESENT}, registry=registry)
-    async def pod_event(namespace: str, labels: Any, **_: Any) -> None:
+    async def pod_event(namespace: Any, labels: Any, **_: Any) -> None:
         hints.pod_changed(JobKey(namespace, labels[contract.LABEL_JOB]))
 
     @kopf.on.event("", "v1", "nodes", registry=registry)

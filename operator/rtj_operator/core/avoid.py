@@ -20,12 +20,13 @@ def keep_off(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]
     """
     if not nodes:
         return manifest
-    demand = {"key": "metadata.name", "operator": "NotIn", "values": sorted(nodes)}
+    # The API server takes exactly one value for a field selector.
+    demands = [{"key": "metadata.name", "operator": "NotIn", "values": [n]} for n in sorted(nodes)]
     spec = manifest["spec"]
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     terms = (node_affinity.get(_KIND) or {}).get("nodeSelectorTerms") or [{}]
-    kept = [{**t, "matchFields": [*(t.get("matchFields") or []), demand]} for t in terms]
+    kept = [{**t, "matchFields": [*(t.get("matchFields") or []), *demands]} for t in terms]
     required = {**(node_affinity.get(_KIND) or {}), "nodeSelectorTerms": kept}
     return {
         **manifest,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 
 import aiohttp
+
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.core.plan import Plan
 from rtj_operator.core.pods import PodSettings

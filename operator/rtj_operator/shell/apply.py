@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rtj_api import contract
+
 from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.observed import JobKey, Observed, Rejection
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan

@@ -20,6 +20,7 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from rtj_api import contract
+
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.api import ApiError, Raw
 
@@ -218,10 +219,12 @@ class KubeCluster:
                 self._on_request(method, resource, status, time.monotonic() - began)
         if status >= 400:
             raise _error(status, data, retry_after=response.headers.get("Retry-After"))
-        return json.loads(data)
+        answer: Raw = json.loads(data)
+        return answer
 
     async def _authorize(self, headers: dict[str, str]) -> None:
-        for setting in (await self._configuration.auth_settings()).values():
+        settings: dict[str, Any] = dict(await self._configuration.auth_settings())
+        for setting in settings.values():
             headers[setting["key"]] = setting["value"]
 
     def watch_session(self, *, on_watch: OnWatch) -> tuple[str, aiohttp.ClientSession]:

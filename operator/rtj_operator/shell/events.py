@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from rtj_api import contract
 from rtj_api.status import format_time
+
 from rtj_operator.core.plan import Note
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 

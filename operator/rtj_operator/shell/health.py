@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
 from rtj_operator.shell.queue import KeyQueue
 
 # kopf reconnects an idle watch after 70 s and any after 300 s; twice that is dead.

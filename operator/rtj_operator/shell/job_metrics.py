@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import ValidationError
 from rtj_api.status import ConditionType, JobPhase, Status, parse_time
+
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.shell.api import Raw
 

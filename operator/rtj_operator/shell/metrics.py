@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
 from rtj_operator.core.plan import Plan
 from rtj_operator.shell.job_metrics import JobTable
 
@@ -48,9 +49,9 @@ class OperatorMetrics:
     leader: Gauge = field(init=False)
 
     def __post_init__(self) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry
-        registry.register(self.jobs)  # type: ignore[arg-type]
+        registry.register(self.jobs)
         self.handler_runs = Counter(
             f"{OPERATOR}_handler_runs",
             "Passes of the loop, by how they ended: ok, conflict, retry or error.",

@@ -1,4 +1,4 @@
-"""The operator's part of `docs/metrics.md`, from the code; `scripts/metrics_doc.py` writes the page.
+"""The operator's part of `docs/metrics.md`, from the code. `scripts/metrics_doc.py` writes it.
 
 Must never describe a series that the operator does not expose.
 """

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rtj_api.status import parse_time
+
 from rtj_operator.core.observed import NodeView
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.views import node_view

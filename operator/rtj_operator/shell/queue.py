@@ -113,7 +113,8 @@ class KeyQueue(Generic[K]):
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = max(min(self.backoff_base * 2 ** min(failures, 30), self.backoff_max), after or 0)
+        backoff = min(self.backoff_base * 2.0 ** min(failures, 30), self.backoff_max)
+        delay = max(backoff, after or 0.0)
         self.counters.retries += 1
         self._dirty.pop(key, None)
         self._finish(key)

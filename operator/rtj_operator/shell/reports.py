@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 from pydantic import ValidationError
 from rtj_api import contract, wire
+
 from rtj_operator.core.observed import JobKey, ReportView
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from rtj_api import contract, v1alpha1, wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Status, parse_time
+
 from rtj_operator.core import pods as manifests
 from rtj_operator.core.observed import (
     ContainerEnd,
@@ -152,8 +153,8 @@ def pod_view(raw: Raw) -> PodView | None:
         message=status.get("message"),
         deleting_since=None if deadline is None else deadline - grace,
         deletion_deadline=deadline,
-        disruption=disruption and (disruption.get("reason") or "Unknown"),
-        disruption_message=disruption and disruption.get("message"),
+        disruption=(disruption.get("reason") or "Unknown") if disruption else None,
+        disruption_message=disruption.get("message") if disruption else None,
         scheduled=None if placed is None else placed["status"] == "True",
         unschedulable_message=unplaced and unplaced.get("message"),
         unschedulable_since=unplaced and _time(unplaced.get("lastTransitionTime")),

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from rtj_api import contract, wire
 from rtj_api.v1alpha1 import JobSpec
+from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.pods import (
     Owner,
     PodSettings,
@@ -423,3 +424,16 @@ def test_names_just_fit_a_hostname(replicas: int, limit: int) -> None:
     assert refusal is not None
     assert refusal.reason == "NameTooLong"
     assert str(limit) in refusal.message
+
+
+def test_a_pod_keeps_off_each_of_several_nodes_beside_the_users_own_affinity() -> None:
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    zone = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    own = {"nodeAffinity": {key: {"nodeSelectorTerms": [zone]}}}
+    pod = keep_off(a_pod(a_spec(pod={"affinity": own})), ("b", "a"))
+    kubernetes_validate.validate(pod, "1.34", strict=True)
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"][key]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == zone["matchExpressions"]
+    # More than one value in a field selector is refused by the API server.
+    assert [demand["values"] for demand in term["matchFields"]] == [["a"], ["b"]]
+    assert keep_off(pod, ()) is pod
