@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rtj_sidecar.checkpoints.layouts import AUTO, layouts_for
-from rtj_sidecar.checkpoints.quiescence import Observations, Writers
+from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot
 from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Snapshot, Verdict
@@ -36,16 +36,18 @@ def judged(
     include: Sequence[str] = (),
     expect: Expectations | None = None,
     writers: Writers | None = None,
+    quiet_for: float = 0.0,
 ) -> dict[str, tuple[FoundSave, Verdict]]:
-    """Root key -> (save, verdict)."""
+    """Root key -> (save, verdict). `quiet_for`: seconds since which nothing has changed."""
     reader = reader or Reader(root)
     layouts = layouts_for(layout=layout, include=include)
+    snapshot = take_snapshot(reader=reader, layouts=layouts)
     found = judge_all(
-        snapshot=take_snapshot(reader=reader, layouts=layouts),
+        snapshot=snapshot,
         reader=reader,
         layouts=layouts,
-        observations=Observations(),
-        patience=Patience(now=0.0),
+        observations=observe(before=Observations(), snapshot=snapshot, now=0.0),
+        patience=Patience(now=quiet_for, settle_seconds=1.0),
         writers=writers or Writers(gone=True),
         expect=expect or Expectations(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import zipfile
 from pathlib import Path
 
@@ -12,15 +13,16 @@ from rtj_sidecar.checkpoints import reader as reading
 from rtj_sidecar.checkpoints.layouts import UnknownLayoutError, layouts_for
 from rtj_sidecar.checkpoints.layouts.names import Numbers, numbers_in
 from rtj_sidecar.checkpoints.paths import UnsafePathError, open_below, resolve_link, safe_relative
+from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.reader import Reader
-from rtj_sidecar.checkpoints.types import PointerKind, Status
+from rtj_sidecar.checkpoints.types import PointerKind, Reason, Status
 
 
-def torch_like(path: Path, pickle: bytes = b"\x80\x02}.") -> None:
+def torch_like(path: Path, content: bytes = b"\x80\x02}.") -> None:
     """The smallest archive that torch.save might have written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x/data.pkl", pickle)
+        archive.writestr("x/data.pkl", content)
         archive.writestr("x/version", "3\n")
 
 
@@ -211,6 +213,56 @@ def test_generic_saves_need_include_or_the_layout_and_settle(tmp_path: Path) -> 
             "set": None,
             "quiet": True,
         }
+
+
+def test_final_weights_are_a_save_of_their_own(tmp_path: Path) -> None:
+    """They come after the last full save was shipped and must not hide behind it."""
+    torch_like(tmp_path / "step_10.pt", pickle.dumps({"step": 10, "optimizer": {}}, 2))
+    torch_like(tmp_path / "final.pt", pickle.dumps({"step": 10, "model": {}}, 2))
+    torch_like(tmp_path / "last.pt", pickle.dumps({"step": 10, "optimizer": {}}, 2))
+    saves = {save.root_key: save for save in snapshot_of(tmp_path).saves}
+    assert set(saves) == {"step_10.pt", "final.pt"}
+    assert (saves["final.pt"].step, saves["final.pt"].full_state) == (10, False)
+    assert [entry.path for entry in saves["step_10.pt"].aliases] == ["last.pt"]
+
+
+def test_the_newest_save_waits_for_the_alias_that_is_being_written(tmp_path: Path) -> None:
+    """Shipped without its last.pt, a new pod would have nothing to call the last one."""
+    for step in (1, 2):
+        torch_like(tmp_path / f"step_{step}.pt", pickle.dumps({"step": step, "optimizer": {}}, 2))
+    (tmp_path / "last.pt").write_bytes(b"PK\x03\x04 half")
+    busy = Writers(open_paths=frozenset({"last.pt"}))
+    found = judged(tmp_path, writers=busy, quiet_for=9.0)
+    assert found["step_1.pt"][1].status is Status.VERIFIED
+    assert found["step_2.pt"][1].status is Status.WRITING
+    assert "last.pt" in found["step_2.pt"][1].message
+    done = judged(tmp_path, writers=Writers(open_paths=frozenset()), quiet_for=9.0)
+    assert done["step_2.pt"][1].status is Status.VERIFIED
+
+
+def test_json_states_by_include(tmp_path: Path) -> None:
+    (tmp_path / "state_000050.json").write_text('{"step": 50, "weight": 0.5}')
+    (tmp_path / "state_000100.json").write_text('{"step": 100, "weight"')
+    closed = Writers(open_paths=frozenset())
+    found = judged(tmp_path, include=["state_*.json"], writers=closed)
+    assert {key: save.step for key, (save, _) in found.items()} == {
+        "state_000050.json": 50,
+        "state_000100.json": 100,
+    }
+    assert found["state_000100.json"][1].status is Status.WRITING
+    quiet = judged(tmp_path, include=["state_*.json"], writers=closed, quiet_for=2.0)
+    assert quiet["state_000050.json"][1].candidate
+    unsure = judged(tmp_path, include=["state_*.json"], writers=Writers(), quiet_for=2.0)
+    assert unsure["state_000050.json"][1].candidate, "another save followed it"
+    (tmp_path / "state_000100.json").unlink()
+    alone = judged(tmp_path, include=["state_*.json"], writers=Writers(), quiet_for=2.0)
+    assert not alone["state_000050.json"][1].candidate
+    assert alone["state_000050.json"][1].reason is Reason.NOT_CLOSED
+    (tmp_path / "state_000100.json").write_text('{"step": 100, "weight"')
+    ended = judged(tmp_path, include=["state_*.json"])
+    assert ended["state_000050.json"][1].status is Status.SETTLED
+    assert ended["state_000050.json"][1].candidate
+    assert ended["state_000100.json"][1].status is Status.TORN
 
 
 def test_a_generic_save_may_have_its_step_in_its_content(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from rtj_sidecar.checkpoints.layouts.base import Layout
 from rtj_sidecar.checkpoints.layouts.common import family_of, name_set
+from rtj_sidecar.checkpoints.layouts.grouping import parent_of
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, is_closed, quiet_gate
 from rtj_sidecar.checkpoints.reader import Reader, unreadable
@@ -52,16 +53,28 @@ def judge_all(
     by_name = {layout.name: layout for layout in layouts}
     judged: list[tuple[FoundSave, Verdict]] = []
     history: dict[tuple[str, str, bool], tuple[frozenset[str], ...]] = {}
-    for at, save in enumerate(snapshot.saves):
-        family = family_of(save)
-        sets = (*expect.name_sets, *history.get(family, ()))[-2:] if family else ()
-        quiet = quiet_gate(
+    quiets = [
+        quiet_gate(
             save=save,
             observations=observations,
             now=patience.now,
             settle_seconds=patience.settle_seconds,
             writers=writers,
         )
+        for save in snapshot.saves
+    ]
+    busy = {
+        parent_of(save.root_key): quiet
+        for save, quiet in zip(snapshot.saves, quiets, strict=True)
+        if save.reused_path and not quiet.passed
+    }
+    for at, save in enumerate(snapshot.saves):
+        family = family_of(save)
+        sets = (*expect.name_sets, *history.get(family, ()))[-2:] if family else ()
+        quiet = quiets[at]
+        if family and not any(family == family_of(later) for later in snapshot.saves[at + 1 :]):
+            # `last.ckpt` is written after the numbered file: the newest save waits for its alias.
+            quiet = busy.get(parent_of(save.root_key), quiet) if quiet.passed else quiet
         verdict = judge(
             save=save,
             layout=by_name[save.layout],

@@ -140,6 +140,9 @@ def _with_aliases(numbered: list[FoundSave], fixed: list[FoundSave]) -> tuple[Fo
         for at, other in enumerate(saves):
             labelled = save.step is not None or save.epoch is not None
             same = (save.step, save.epoch) == (other.step, other.epoch)
+            # Weights saved apart (`final.pt`) may come long after the full state was shipped: as
+            # an alias they would never be shipped at all.
+            same = same and not (other.full_state and not save.full_state)
             if labelled and same and parent_of(save.root_key) == parent_of(other.root_key):
                 saves[at] = replace(other, aliases=other.aliases + save.files)
                 break
