@@ -203,7 +203,8 @@ def test_generic_saves_need_include_or_the_layout_and_settle(tmp_path: Path) -> 
     (tmp_path / "step_6" / "weights.npz").write_bytes(b"anything")
     (tmp_path / "notes.txt").write_text("no step")
     assert judged(tmp_path) == {}
-    for found in (judged(tmp_path, include=["step_*"]), judged(tmp_path, layout="generic")):
+    looks = [judged(tmp_path, include=[g]) for g in ("step_*", "step_*/", "./step_*", "**/*.npz")]
+    for found in (*looks, judged(tmp_path, layout="generic")):
         assert {key: save.step for key, (save, _) in found.items()} == {"step_5": 5, "step_6": 6}
         assert found["step_6"][1].status is Status.SETTLED
         assert found["step_6"][1].candidate

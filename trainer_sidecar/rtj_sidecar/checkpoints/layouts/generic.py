@@ -33,11 +33,13 @@ class GenericLayout:
     name: str = "generic"
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
+        globs = [variant for glob in self.include for variant in _variants(glob)]
+
         def is_seed(entry: FileEntry) -> bool:
-            if not self.include:
+            if not globs:
                 return True
             names = (entry.path, name_of(entry.path), *_parents(entry.path))
-            return any(fnmatchcase(name, glob) for glob in self.include for name in names)
+            return any(fnmatchcase(name, glob) for glob in globs for name in names)
 
         saves = []
         for found in group(listing.files, is_seed=is_seed):
@@ -72,6 +74,12 @@ class GenericLayout:
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
         return common.union_by_history(parts, expect=expect)
+
+
+def _variants(glob: str) -> tuple[str, ...]:
+    """`epoch_*/` means the directory, `./x` means `x`, and `**/x` also the one at the top."""
+    plain = glob.removeprefix("./").rstrip("/")
+    return (plain, plain.removeprefix("**/")) if plain.startswith("**/") else (plain,)
 
 
 def _parents(path: str) -> list[str]:
