@@ -186,8 +186,8 @@ class CheckpointStatus(StatusModel):
     valid: int = 0
     invalid: int = 0
     pending_saves: int = 0
-    work_at_risk_seconds: float | None = Field(
-        None, description="Age of the newest durable work while training."
+    last_verdict_time: Time | None = Field(
+        None, description="Bad saves found up to then have been told of in events."
     )
 
 

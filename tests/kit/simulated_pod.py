@@ -197,6 +197,10 @@ class Pod:
             self.change()
         if self.due is not None and world.now < self.due:
             return
+        still_asks = self.machine == SidecarPhase.PREPARED and self.listed is False
+        if still_asks and world.store.reachable:
+            self._prepared(world)
+            self.change()
         if self.machine == SidecarPhase.DRAINING and not self.pending:
             self.machine = SidecarPhase.DRAINED
             self.change()

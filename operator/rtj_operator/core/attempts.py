@@ -246,11 +246,20 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         reason=chosen.why,
     )
     checkpoint = status.checkpoint
-    durable_behind = checkpoint.last_durable_name in {p.name for p in chosen.passed_over}
-    if durable_behind and resume.durable:
+    goes_back = resume.scratch or (
+        resume.durable
+        and resume.step is not None
+        and checkpoint.last_durable_step is not None
+        and resume.step < checkpoint.last_durable_step
+    )
+    if goes_back:
+        # The recorded, explained decision by which lastDurableStep may fall.
         checkpoint = checkpoint.model_copy(
             update={"last_durable_step": resume.step, "last_durable_name": resume.name}
         )
+    if resume.scratch:
+        checkpoint = checkpoint.model_copy(update={"last_durable_time": None})
+        budgets = budgets.model_copy(update={"progress_step": None})
     stages = {"prepared_at": now, "restored_at": now if fast else None}
     report = gang.rank_zero.report
     written = next(

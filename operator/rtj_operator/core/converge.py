@@ -110,7 +110,9 @@ def _has_stopped(gang: Gang, member: Member) -> bool:
     report = member.report
     if report is None or report.trainer.state == TrainerState.NONE:
         return not may_be_training(member)
-    return member.has_reached(gang.attempt, SidecarPhase.DRAINED)
+    return member.has_reached(
+        gang.attempt, SidecarPhase.DRAINED, SidecarPhase.PREPARED, SidecarPhase.FAILED
+    )
 
 
 def hold_removals(gang: Gang) -> list[Action]:
@@ -130,7 +132,7 @@ def hold_removals(gang: Gang) -> list[Action]:
     actions: list[Action] = []
     for member in gang.members:
         pod = member.pod
-        if pod is None or (member.rank == 0 and not suspended and hold.retry_at is not None):
+        if pod is None or (member.rank == 0 and not suspended):
             continue
         if has_undurable(gang, member):
             continue

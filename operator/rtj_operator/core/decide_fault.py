@@ -6,28 +6,12 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import RestartKind
 
-from rtj_operator.core import attempts, budget, failures, stages
+from rtj_operator.core import attempts, budget, failures, holds, stages
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import hold_retry_seconds, notes_of, record
+from rtj_operator.core.decide_life import notes_of, record
 from rtj_operator.core.failures import Fault
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
-
-# A sidecar that gives up for one of these needs a person or another job, not another try.
-HOLDING = {
-    Reason.RUN_IN_USE,
-    Reason.RUN_ALREADY_COMPLETE,
-    Reason.NO_VALID_CHECKPOINT,
-    Reason.STORE_UNREACHABLE,
-    Reason.STORE_SCHEME_UNKNOWN,
-    Reason.CREDENTIALS_REFUSED,
-    Reason.CREDENTIALS_MISSING,
-    Reason.BUCKET_MISSING,
-    Reason.PATH_NOT_WRITABLE,
-    Reason.DIRECTORY_READ_ONLY,
-    Reason.DIRECTORY_MISSING,
-    Reason.DISK_FULL,
-}
 
 
 def _all_faults(gang: Gang) -> tuple[Fault, ...]:
@@ -71,7 +55,7 @@ def fault(gang: Gang) -> Plan | None:
         faults = (early, *(f for f in faults if f.rank != early.rank))
     if first is None:
         return None
-    if not gang.status.is_started and first.reason in HOLDING:
+    if not gang.status.is_started and first.reason in holds.HOLDING:
         return _hold(gang, first)
     is_own = first.charge == Charge.USER and gang.status.is_started
     if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):
@@ -87,16 +71,18 @@ def fault(gang: Gang) -> Plan | None:
 
 
 def _hold(gang: Gang, first: Fault) -> Plan:
+    reason, message = first.reason, first.message
+    zero = gang.rank_zero.report
+    refusal = holds.refusal_of(gang, zero) if first.rank == 0 and zero is not None else None
+    if refusal is not None:
+        reason, message = refusal
     held = attempts.next_hold(
-        gang,
-        reason=first.reason,
-        message=first.message,
-        retry_seconds=hold_retry_seconds(gang),
+        gang, reason=reason, message=message, retry_seconds=holds.retry_seconds(gang, reason)
     )
-    notes: tuple[Note, ...] = (Note(type="Warning", reason=first.reason, message=first.message),)
-    if gang.status.held_since is not None:
-        notes = ()  # said when it was first held
-    return record(gang, held, rule="fault", why=first.message, notes=notes, evidence=first.evidence)
+    # Said when it was first held, and not at each look.
+    note = Note(type="Warning", reason=reason, message=message)
+    notes = (note,) if gang.status.held_since is None else ()
+    return record(gang, held, rule="fault", why=message, notes=notes, evidence=first.evidence)
 
 
 def _fail(gang: Gang, first: Fault) -> Plan:
@@ -111,6 +97,17 @@ def _fail(gang: Gang, first: Fault) -> Plan:
     )
     note = Note(type="Warning", reason=Reason.RESTART_BUDGET_SPENT, message=message)
     return record(gang, failed, rule="fault", why=message, notes=(note,), evidence=first.evidence)
+
+
+def _may_find_more(gang: Gang, first: Fault) -> bool:
+    """The sidecar of the culprit is about to find what its trainer saved last: a moment's wait,
+    counted from when the end was heard, can save an interval's work."""
+    member = gang.members[first.rank]
+    view, report = member.view, member.report
+    if first.is_pod_lost or view is None or report is None or not report.settling:
+        return False
+    heard_at = view.received_at if view.received_at is not None else gang.now
+    return not gang.alarm.has_passed(heard_at + gang.policy.settle_seconds)
 
 
 def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
@@ -128,6 +125,11 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
         recreate=tired or first.reason == Reason.PLACEMENT_TIMEOUT,
     )
     status = attempts.next_attempt(gang, cause, faults)
+    if gang.status.is_started and _may_find_more(gang, first):
+        return Plan(
+            rule="fault",
+            why=f"{first.message}; its sidecar looks for what the trainer saved last",
+        )
     chosen = attempts.choose_for(gang) if gang.status.is_started else None
     slow = attempts.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
     if slow is None and isinstance(chosen, Chosen):

@@ -14,7 +14,7 @@ from rtj_api.rules.resume import Chosen
 from rtj_api.status import ConditionType, LastRequest, Status
 from rtj_api.wire import RequestAction
 
-from rtj_operator.core import attempts, converge
+from rtj_operator.core import attempts, converge, holds
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.failures import all_faults, is_released
@@ -36,7 +36,22 @@ def record(
     """A plan that writes `status`, with conditions and phase made to agree with it."""
     gang = gather(gang.observed, policy=gang.policy, alarm=gang.alarm, status=status)
     final = core_status.finished(gang)
+    notes = (*notes, *verdict_notes(gang))
     return Plan(rule=rule, why=why, status=final, notes=notes, evidence=evidence or {})
+
+
+def verdict_notes(gang: Gang) -> tuple[Note, ...]:
+    """An event for each save found bad since the last write."""
+    notes = []
+    for verdict in core_status.new_verdicts(
+        gang, told=gang.job.status.checkpoint.last_verdict_time
+    )[-5:]:
+        try:
+            reason = Reason(verdict.reason)
+        except ValueError:
+            reason = Reason.CHECKPOINT_CORRUPT
+        notes.append(Note(type="Warning", reason=reason, message=verdict.message))
+    return tuple(notes)
 
 
 def notes_of(chosen: Chosen) -> tuple[Note, ...]:
@@ -57,13 +72,6 @@ def notes_of(chosen: Chosen) -> tuple[Note, ...]:
     else:
         notes.append(Note(type="Normal", reason=Reason.RESUMED, message=chosen.why))
     return tuple(notes)
-
-
-def hold_retry_seconds(gang: Gang) -> float:
-    """When a hold looks again: often at first, more rarely once it has lasted."""
-    since = gang.status.held_since
-    has_lasted = since is not None and gang.now - since > gang.policy.hold_keep_seconds
-    return gang.policy.hold_retry_seconds * (4 if has_lasted else 1)
 
 
 def unreadable(job: JobView, *, now: float, policy: Policy) -> Plan:
@@ -244,26 +252,6 @@ def suspend(gang: Gang) -> Plan | None:
     return _hold_plan(gang, rule="suspend") if is_held else None
 
 
-def _why_leave(gang: Gang) -> tuple[str, bool] | None:
-    """Why the hold is over, and whether the run may be claimed over its last holder."""
-    hold = gang.status.hold
-    if hold is None:
-        return None
-    if gang.job.generation != hold.generation:
-        return "the spec changed", False
-    if hold.reason == Reason.RUN_IN_USE:
-        report = gang.rank_zero.report if gang.members else None
-        owner = report.fence_owner if report is not None else None
-        if owner is not None and gang.observed.owner_lives.get(owner) is False:
-            return f"the run's last holder {owner} no longer exists", True
-        gang.alarm.has_passed(gang.now + gang.policy.hold_retry_seconds)
-        if owner is not None:
-            return None
-    if hold.retry_at is not None and gang.alarm.has_passed(hold.retry_at):
-        return "it is time to look again", False
-    return None
-
-
 def held(gang: Gang) -> Plan | None:
     """A hold: no attempt runs. Left when its cause is gone, the spec changed, a person asks, or it
     is time to look again; leaving it records a new attempt, which checks anew."""
@@ -272,7 +260,7 @@ def held(gang: Gang) -> Plan | None:
         return None
     if hold.reason == Reason.FINAL_CHECKPOINT_NOT_DURABLE:
         return _held_at_the_end(gang)
-    leave = _why_leave(gang)
+    leave = holds.why_over(gang)
     if leave is not None and gang.job.problem is None:
         why, may_claim = leave
         cause = Cause(

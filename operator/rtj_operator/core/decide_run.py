@@ -7,22 +7,13 @@ from rtj_api.rules.resume import NoChoice
 from rtj_api.status import PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
-from rtj_operator.core import attempts, failures, stages
+from rtj_operator.core import attempts, failures, holds, stages
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import hold_retry_seconds, notes_of, record
+from rtj_operator.core.decide_life import notes_of, record, verdict_notes
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
-
-# Where the sidecar names the store's trouble more exactly than "unreachable".
-_STORE_REASONS = {
-    Reason.CREDENTIALS_REFUSED,
-    Reason.CREDENTIALS_MISSING,
-    Reason.BUCKET_MISSING,
-    Reason.STORE_UNREACHABLE,
-    Reason.STORE_SCHEME_UNKNOWN,
-}
 
 
 def success(gang: Gang) -> Plan | None:
@@ -70,8 +61,8 @@ def undrained(gang: Gang) -> Plan | None:
     if not gang.alarm.has_passed(last + gang.policy.drain_stall_seconds):
         return None
     pending = [m for m in gang.members if not m.has_reached(gang.attempt, SidecarPhase.DRAINED)]
-    problem = next((m.report.problem for m in pending if m.report and m.report.problem), None)
-    detail = problem.message if problem is not None else "it is still being shipped"
+    troubles = [p for m in pending if m.report is not None for p in holds.problems_of(m.report)]
+    detail = troubles[0].message if troubles else "it is still being shipped"
     message = (
         f"training is done, but the last save of ranks {[m.rank for m in pending][:8]} is not "
         f"durable: {detail}. The pods keep it and go on trying"
@@ -125,29 +116,6 @@ def template_changed(gang: Gang) -> Plan | None:
     )
 
 
-def _refusal(gang: Gang, zero: Report) -> tuple[Reason, str] | None:
-    """Why this run may not be touched, whatever its saves."""
-    if zero.run_complete:
-        return (
-            Reason.RUN_ALREADY_COMPLETE,
-            f"run {gang.spec.run_id} has finished already; give checkpoint.runID another name",
-        )
-    if zero.fence is None and zero.fence_owner is not None:
-        return (
-            Reason.RUN_IN_USE,
-            f"run {gang.spec.run_id} is held by job {zero.fence_owner}, which may still write. End "
-            "that job, choose another checkpoint.runID, or take it over with the annotation "
-            'resumable-training.dev/request: {"id": "1", "action": "take-over"}',
-        )
-    if zero.fence is None and zero.listed:
-        return (
-            Reason.STORE_UNREACHABLE,
-            "the store can be read but the run could not be claimed in it: check that the "
-            "credentials may write",
-        )
-    return None
-
-
 def choose(gang: Gang) -> Plan | None:
     """All ranks are prepared: the newest save that all can load is recorded with the counted
     start, the point of no return; or why there is none, as a hold."""
@@ -166,7 +134,7 @@ def choose(gang: Gang) -> Plan | None:
     zero = gang.rank_zero.report
     if zero is None:
         return None
-    refusal = _refusal(gang, zero)
+    refusal = holds.refusal_of(gang, zero)
     if refusal is not None:
         return _hold(gang, NoChoice(*refusal), zero)
     chosen = attempts.choose_for(gang)
@@ -189,12 +157,11 @@ def choose(gang: Gang) -> Plan | None:
 
 def _hold(gang: Gang, refused: NoChoice, zero: Report) -> Plan:
     reason, message = refused.reason, refused.message
-    if reason == Reason.STORE_UNREACHABLE and zero.problem is not None:
-        named = {str(r): r for r in _STORE_REASONS}.get(zero.problem.reason)
-        if named is not None:
-            reason, message = named, f"{zero.problem.message}. {message}"
+    trouble = holds.store_trouble(zero) if reason == Reason.STORE_UNREACHABLE else None
+    if trouble is not None:
+        reason, message = Reason(trouble.reason), f"{trouble.message}. {message}"
     held = attempts.next_hold(
-        gang, reason=reason, message=message, retry_seconds=_retry_seconds(gang, reason)
+        gang, reason=reason, message=message, retry_seconds=holds.retry_seconds(gang, reason)
     )
     note = Note(type="Warning", reason=reason, message=message)
     was_said = gang.status.held_since is not None
@@ -206,13 +173,6 @@ def _hold(gang: Gang, refused: NoChoice, zero: Report) -> Plan:
         notes=() if was_said else (note,),
         evidence={"passedOver": [p.name for p in refused.passed_over]},
     )
-
-
-def _retry_seconds(gang: Gang, reason: Reason) -> float | None:
-    """Holds that may end by themselves look again; the others wait for a person."""
-    if reason == Reason.RUN_ALREADY_COMPLETE:
-        return None
-    return hold_retry_seconds(gang)
 
 
 def converge(gang: Gang) -> Plan | None:
@@ -254,23 +214,5 @@ def refresh(gang: Gang) -> Plan | None:
         rule="refresh",
         why="what the reports say is newer than what status shows",
         status=status,
-        notes=_verdict_notes(gang),
+        notes=verdict_notes(gang),
     )
-
-
-def _verdict_notes(gang: Gang) -> tuple[Note, ...]:
-    """Saves found bad since the last write. The count in status tells which are new."""
-    zero = gang.rank_zero.report if gang.members else None
-    fresh = gang.status.checkpoint.invalid - gang.job.status.checkpoint.invalid
-    if zero is None or fresh <= 0:
-        return ()
-    notes = []
-    for verdict in sorted(zero.verdicts, key=lambda v: v.at)[-fresh:]:
-        try:
-            reason = Reason(verdict.reason)
-        except ValueError:
-            reason = Reason.CHECKPOINT_CORRUPT
-        notes.append(
-            Note(type="Warning", reason=reason, message=f"{verdict.name}: {verdict.message}")
-        )
-    return tuple(notes[-5:])

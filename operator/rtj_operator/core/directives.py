@@ -47,10 +47,10 @@ def phase_for(gang: Gang) -> Phase | None:
     status = gang.status
     if status.is_true(ConditionType.COMPLETE):
         return Phase.RELEASE
-    if status.hold is not None and status.hold.reason != Reason.FINAL_CHECKPOINT_NOT_DURABLE:
-        return Phase.STOP
     if status.attempt == 0:
         return None
+    if status.hold is not None and status.hold.reason == Reason.SUSPENDED:
+        return Phase.STOP
     if not status.is_started:
         return Phase.PREPARE
     if status.resume is not None and status.resume.fast:
@@ -75,9 +75,13 @@ def _resume_of(gang: Gang) -> wire.Resume | None:
 
 
 def _coordinator(gang: Gang, member: Member, phase: Phase) -> str | None:
-    """Rank 0's IP where it is needed. Not in PREPARE: it would change when rank 0 gets its IP.
-    From the stop on the one that was said before stays, whatever becomes of rank 0."""
-    if phase == Phase.PREPARE:
+    """Rank 0's IP: rendezvous, and where saves are told of.
+
+    In PREPARE only if rank 0's pod is an older one, which still has saves to name; a new one's IP
+    would come later and change the directive. From the stop on the one that was said before
+    stays, whatever becomes of rank 0.
+    """
+    if phase == Phase.PREPARE and gang.rank_zero.made_in == gang.attempt:
         return None
     said = member.pod.directive if member.pod is not None else None
     if phase in (Phase.STOP, Phase.RELEASE) and said is not None and said.coordinator:

@@ -341,7 +341,7 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
         reason=reason,
         at=problem.since if problem is not None else gang.now,
         order=_SIDECAR,
-        is_pod_lost=False,
+        is_pod_lost=reason == Reason.POD_DELETED,
         message=f"the sidecar gave attempt {gang.attempt} up: {text}",
         charge=_CHARGES.get(reason, Charge.CHECKPOINT),
         evidence={"problem": reason},

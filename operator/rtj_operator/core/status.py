@@ -7,6 +7,7 @@ is a write. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from rtj_api.reasons import Reason
@@ -19,7 +20,7 @@ from rtj_api.status import (
     Progress,
     Status,
 )
-from rtj_api.wire import Report, SidecarPhase, TrainerState
+from rtj_api.wire import CheckpointView, Report, SidecarPhase, TrainerState, Verdict
 
 from rtj_operator.core import budget, ledger
 from rtj_operator.core.directives import HAS_RESTORED, phase_for
@@ -54,6 +55,22 @@ def _own_reports(gang: Gang) -> list[Report]:
     return [m.report for m in gang.members if m.report is not None]
 
 
+def _is_newly_durable(old: CheckpointStatus, view: CheckpointView) -> bool:
+    """Whether the holder names a later durable save than status does. Steps decide where both
+    are known: a save that was finished first may become durable last."""
+    if view.last_durable_name is None or view.last_durable_name == old.last_durable_name:
+        return False
+    if view.last_durable_step is not None and old.last_durable_step is not None:
+        return view.last_durable_step > old.last_durable_step
+    return (view.last_durable_at or 0.0) > (old.last_durable_time or 0.0)
+
+
+def new_verdicts(gang: Gang, *, told: float | None) -> list[Verdict]:
+    """Verdicts on saves later than `told`, the oldest first."""
+    found = [v for r in _own_reports(gang) for v in r.verdicts if v.at > (told or 0.0)]
+    return sorted(found, key=lambda v: (v.at, v.name, v.reason))
+
+
 def _next_checkpoint(gang: Gang) -> CheckpointStatus:
     """Checkpoint facts; the durable ones only ever move forward here."""
     old = gang.status.checkpoint
@@ -71,16 +88,16 @@ def _next_checkpoint(gang: Gang) -> CheckpointStatus:
     if holder is not None:
         view = holder.checkpoint
         condemned = {c.name for c in holder.candidates if c.invalid is not None}
-        if (
-            view.last_durable_at is not None
-            and view.last_durable_name not in condemned
-            and round(view.last_durable_at, 6) > (old.last_durable_time or 0)
-        ):
+        if view.last_durable_name not in condemned and _is_newly_durable(old, view):
             update["last_durable_step"] = view.last_durable_step
             update["last_durable_time"] = view.last_durable_at
             update["last_durable_name"] = view.last_durable_name
         update["valid"] = view.valid
         update["invalid"] = view.invalid
+    verdicts = new_verdicts(gang, told=old.last_verdict_time)
+    if verdicts:
+        # Rounded up to what JSON keeps, or the newest would be told again and again.
+        update["last_verdict_time"] = math.ceil(verdicts[-1].at * 1e6) / 1e6 + 1e-6
     if reports:
         update["pending_saves"] = max(r.checkpoint.pending_saves for r in reports)
     return CheckpointStatus.model_validate({**old.model_dump(), **update})
@@ -446,6 +463,14 @@ def initial_conditions(job: JobView, *, now: float) -> Status:
     )
 
 
+def _loud(checkpoint: CheckpointStatus) -> CheckpointStatus:
+    """The part of it that is worth a write at once."""
+    return CheckpointStatus(
+        last_durable_name=checkpoint.last_durable_name,
+        last_verdict_time=checkpoint.last_verdict_time,
+    )
+
+
 def needs_refresh(old: Status, new: Status, *, now: float, seconds: float) -> tuple[bool, float]:
     """Whether the difference is worth a write now, and if not, when it will be.
 
@@ -456,11 +481,11 @@ def needs_refresh(old: Status, new: Status, *, now: float, seconds: float) -> tu
     quiet = {
         "progress": None,
         "attempts": None,
-        "checkpoint": CheckpointStatus(last_durable_name=new.checkpoint.last_durable_name),
+        "checkpoint": _loud(new.checkpoint),
     }
     quiet_old = {
         **quiet,
-        "checkpoint": CheckpointStatus(last_durable_name=old.checkpoint.last_durable_name),
+        "checkpoint": _loud(old.checkpoint),
     }
     if old.model_copy(update=quiet_old) != new.model_copy(update=quiet):
         return True, now
