@@ -13,13 +13,13 @@ from kit.checkpoint_looks import judged, snapshot_of
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.pin_choice import PinHow
 from rtj_sidecar.checkpoints.pins import pin_save
+from rtj_sidecar.checkpoints.quarantine import free_quarantine, quarantine_dir
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.restore import (
     Owner,
     RestoreError,
     apply_restore,
     incoming_dir,
-    quarantine_dir,
     survey,
 )
 from rtj_sidecar.checkpoints.restore_plan import (
@@ -273,6 +273,20 @@ def test_files_are_handed_to_the_trainer(originals: Path, tmp_path: Path) -> Non
         status = os.stat(root / path)
         expected = (owner.uid, owner.gid) if owner else (os.getuid(), os.getgid())
         assert (status.st_uid, status.st_gid) == expected
+
+
+def test_quarantine_gives_way_oldest_first_and_only_as_far_as_needed(tmp_path: Path) -> None:
+    assert free_quarantine(tmp_path, wanted=1) == 0
+    for attempt in (2, 10, 3):
+        place = quarantine_dir(tmp_path, attempt) / "step_1"
+        place.mkdir(parents=True)
+        (place / "model.pt").write_bytes(b"x" * 100_000)
+    os.link(quarantine_dir(tmp_path, 2) / "step_1" / "model.pt", tmp_path / "pinned")
+    assert free_quarantine(tmp_path, wanted=0) == 0
+    assert free_quarantine(tmp_path, wanted=50_000) >= 100_000
+    kept = {path.name for path in quarantine_dir(tmp_path, 10).parent.iterdir()}
+    assert kept == {"10"}, "attempt 2 freed nothing, for its file is pinned; 3 was enough"
+    assert (tmp_path / "pinned").stat().st_size == 100_000
 
 
 class Crash(BaseException):

@@ -31,6 +31,7 @@ from rtj_sidecar.checkpoints.pins import (
     list_pins,
     pin_entries,
 )
+from rtj_sidecar.checkpoints.quarantine import quarantine_dir
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.restore_plan import Chosen, LocalBytes, RestorePlan
 from rtj_sidecar.checkpoints.scan import entry_of
@@ -52,10 +53,6 @@ class Owner:
 def incoming_dir(root: Path, restore_id: str) -> Path:
     """Where the caller puts what it fetches, each file under its own relative name."""
     return root / HIDDEN_DIR / "incoming" / safe_relative(restore_id)
-
-
-def quarantine_dir(root: Path, attempt: int) -> Path:
-    return root / HIDDEN_DIR / "quarantine" / str(attempt)
 
 
 def survey(*, reader: Reader, snapshot: Snapshot, chosen: Chosen, restore_id: str) -> LocalBytes:
