@@ -34,7 +34,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def trainer_command(path: Path, *options: str, steps: int = 400, every: int = 10) -> list[str]:
+def trainer_command(path: Path, *options: str, steps: int = 200, every: int = 10) -> list[str]:
     script = Path(toy_trainer.__file__)
     known = ["--dir", str(path), "--steps", str(steps), "--every", str(every)]
     return [sys.executable, "-u", str(script), *known, *options]
@@ -49,6 +49,7 @@ class PodLike:
     uid: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    address: str = "127.0.0.1"
     agent: subprocess.Popen[bytes] | None = None
     trainer: Supervised | None = None
 
@@ -58,7 +59,7 @@ class PodLike:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.config.status_port}"
+        return f"http://{self.address}:{self.config.status_port}"
 
     def start_agent(self) -> None:
         (self.root / "podinfo").mkdir(parents=True, exist_ok=True)
@@ -68,6 +69,7 @@ class PodLike:
                     *(sys.executable, "-m", "rtj_sidecar"),
                     *("--run-dir", str(self.root / "rtj")),
                     *("--podinfo", str(self.root / "podinfo")),
+                    *("--bind", self.address),
                 ],
                 env={
                     **ENVIRONMENT,
@@ -198,6 +200,7 @@ def make_pod(
     port: int | None = None,
     job_uid: str = "job-1",
     volume: Path | None = None,
+    address: str = "127.0.0.1",
     environment: dict[str, str] | None = None,
     **options: object,
 ) -> PodLike:
@@ -229,4 +232,5 @@ def make_pod(
         uid=f"uid-{rank}-{made_in}",
         command=command(path),
         environment=environment or {},
+        address=address,
     )

@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument(
         "--podinfo", type=Path, help="in place of /rtj-podinfo: holds the file `directive`"
     )
+    parser.add_argument("--bind", help="address of the HTTP port (default: every interface)")
     arguments = parser.parse_args()
     logging.basicConfig(
         level=logging.INFO,
@@ -50,7 +51,7 @@ def main() -> int:
         stream=sys.stderr,
     )
     try:
-        site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo)
+        site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo, bind=arguments.bind)
     except ConfigError as error:
         print(f"rtj_sidecar: {error}", file=sys.stderr)
         return 2

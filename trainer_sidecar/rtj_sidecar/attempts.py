@@ -378,6 +378,9 @@ class Attempts:
             for save, _ in look.judged:
                 if save.root_key == target.facts.root_key:
                     at.directory.note(save)
+            found = [save for save, _ in look.judged]
+            strange = [save.identity for save in found if at.directory.is_news(save)]
+            at.journal.write(here_before=strange)
         except (OSError, DirectoryProblem) as error:
             raise RestoreError(f"{target.name}: the ledger was not written: {error}") from error
         shutil.rmtree(at.site.path / contract.HIDDEN_DIR / "incoming", ignore_errors=True)

@@ -48,6 +48,7 @@ def read_site(
     *,
     root: Path | None = None,
     podinfo: Path | None = None,
+    bind: str | None = None,
 ) -> Site:
     """The site from RTJ_CONFIG and the pod's facts. Raises ConfigError."""
     text = environment.get(contract.ENV_CONFIG)
@@ -70,5 +71,6 @@ def read_site(
         pod_name=environment.get(contract.ENV_POD_NAME) or f"{config.job}-{config.rank}",
         root=root or Path(contract.MOUNT_RUN),
         directive=(podinfo or Path(contract.MOUNT_PODINFO)) / "directive",
+        bind=bind,
         port=config.status_port,
     )

@@ -22,6 +22,8 @@ class Entry(Wire):
     directive: Directive | None = None  # the highest that was accepted
     done: bool = False  # what it asked for is finished
     restored_attempt: int = 0  # restore ran to its end in that attempt: never again
+    here_before: list[tuple[str, str]] = Field(default_factory=list)
+    """Saves (root key, generation) that lay in the directory before the go and are nobody's."""
     restored_bytes: int = 0  # fetched by it
     restore_total_bytes: int = 0
     resume: Resume | None = None  # what that attempt started from

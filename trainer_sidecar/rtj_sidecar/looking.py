@@ -108,6 +108,8 @@ class Looking:
         at = self._at
         if at.link.told_to_go() == 0:
             return False  # no trainer ran in this pod: it was there before
+        if save.identity in at.journal.entry.here_before:
+            return False
         return at.directory.is_news(save)
 
     def _condemn(self, save: FoundSave, verdict: Judgement) -> None:

@@ -58,10 +58,11 @@ class Shipping:
             return True
         if not at.settled:
             return False
-        left = [s for s in at.directory.saves if s.is_pending and not s.record.part_done]
+        pending = [save for save in at.directory.saves if save.is_pending]
         if self._holding is None:
-            return not left
-        return not left and self._holding.is_idle()
+            # Whoever holds the fence can commit it without this pod.
+            return all(save.record.part_done for save in pending)
+        return not pending and self._holding.is_idle()
 
     async def match_own(self) -> None:
         """Let this rank's pins bear the names that the holder has just given."""

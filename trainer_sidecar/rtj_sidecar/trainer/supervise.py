@@ -686,7 +686,8 @@ class Supervisor:
         )
         # As when a container's first process ends: what it started ends with it.
         self.clear(0.01, everything=False)
-        deadline = time.monotonic() + 0.01
+        # Usually under a millisecond; longer only where something else holds the pipe open.
+        deadline = time.monotonic() + 0.1
         for thread in self.pumps:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.writers.switch(False)
