@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -111,12 +111,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def settled(count: Callable[[], Awaitable[float]], *, quiet: float = 2.0) -> float:
-    """The count once it has not changed for `quiet` seconds."""
+async def settled(operator: Operator, *, quiet: float = 2.0) -> float:
+    """Passes made, once nothing waits, runs or was done for `quiet` seconds."""
     last, since = -1.0, time.monotonic()
     while time.monotonic() - since < quiet:
-        now = await count()
-        if now != last:
+        now = await operator.passes()
+        waits = await operator.total(f"{PREFIX}_queue_depth")
+        runs = await operator.total(f"{PREFIX}_longest_pass_seconds")
+        if now != last or waits or runs:
             last, since = now, time.monotonic()
         await asyncio.sleep(0.2)
     return last
@@ -140,7 +142,7 @@ async def load(cluster: KubeCluster, operator: Operator, *, space: Kube, jobs: i
     bodies = [a_job(namespace=space.namespace, name=name, replicas=1) for name in names]
     began, cpu = time.monotonic(), operator.cpu_seconds()
     await in_batches(cluster._request("POST", path, resource="jobs", body=body) for body in bodies)
-    await settled(operator.passes)
+    await settled(operator)
     made_in, made_cpu = time.monotonic() - began, operator.cpu_seconds() - cpu
     rounds = 3
     began, cpu = time.monotonic(), operator.cpu_seconds()
@@ -157,7 +159,7 @@ async def load(cluster: KubeCluster, operator: Operator, *, space: Kube, jobs: i
             )
             for name in names
         )
-    done = await settled(operator.passes) - passes
+    done = await settled(operator) - passes
     spent = operator.cpu_seconds() - cpu
     return {
         "jobs": jobs,
@@ -205,7 +207,7 @@ async def crashes(cluster: KubeCluster, operator: Operator, *, space: Kube, time
                 if rank == 0:
                     fields |= {"candidates": [candidate]}
                 await pods.of_rank(rank).say(**fields)
-            await settled(operator.passes, quiet=1.0)
+            await settled(operator, quiet=1.0)
             requests = await operator.requests()
             died = await pods.of_rank(attempt % 2).crash()
             await eventually(lambda: is_training(cluster, key, attempt + 1), what="again")  # noqa: B023
@@ -260,6 +262,9 @@ async def measure(kube: Kube, *, jobs: int, times: int) -> dict[str, Any]:
             return result
         finally:
             operator.stop()
+            keep = os.environ.get("RTJ_KEEP_LOG")
+            if keep:
+                Path(keep).write_bytes(log.read_bytes())
             await cluster.close()
             space.drop_namespace(space.namespace)
 

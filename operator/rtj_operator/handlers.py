@@ -22,7 +22,7 @@ class Hints(Protocol):
 
     def job_changed(self, key: JobKey, *, resource_version: str | None) -> None: ...
 
-    def pod_changed(self, key: JobKey) -> None: ...
+    def pod_changed(self, key: JobKey, *, uid: str, resource_version: str | None) -> None: ...
 
     def node_changed(self, name: str) -> None: ...
 
@@ -43,19 +43,26 @@ def registry_of(hints: Hints) -> kopf.OperatorRegistry:
 
     @kopf.on.event(*job, registry=registry)
     async def job_event(event: Any, namespace: Any, name: str, **_: Any) -> None:
-        version = event["object"]["metadata"].get("resourceVersion")
-        gone = event["type"] == "DELETED"
-        hints.job_changed(JobKey(namespace, name), resource_version=None if gone else version)
+        hints.job_changed(JobKey(namespace, name), resource_version=version_of(event))
 
     @kopf.on.event("", "v1", "pods", labels={contract.LABEL_JOB: kopf.PRESENT}, registry=registry)
-    async def pod_event(namespace: Any, labels: Any, **_: Any) -> None:
-        hints.pod_changed(JobKey(namespace, labels[contract.LABEL_JOB]))
+    async def pod_event(event: Any, namespace: Any, labels: Any, uid: str, **_: Any) -> None:
+        key = JobKey(namespace, labels[contract.LABEL_JOB])
+        hints.pod_changed(key, uid=uid, resource_version=version_of(event))
 
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def node_event(name: str, **_: Any) -> None:
         hints.node_changed(name)
 
     return registry
+
+
+def version_of(event: Any) -> str | None:
+    """Of the object that the event shows; None when it is gone."""
+    if event["type"] == "DELETED":
+        return None
+    version: str | None = event["object"]["metadata"].get("resourceVersion")
+    return version
 
 
 def settings_of() -> kopf.OperatorSettings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import aiohttp
 
@@ -30,6 +30,7 @@ from rtj_operator.shell.reports import Reports
 log = logging.getLogger(__name__)
 
 RESOURCES = ("resumabletrainingjobs", "pods", "nodes")
+MAX_WRITTEN = 20_000
 Login = Callable[[], tuple[str, aiohttp.ClientSession]]
 
 
@@ -55,6 +56,7 @@ class App:
         self.metrics = metrics
         self._cluster = cluster
         self._nodes = Nodes(cluster, clock=clock)
+        self._written: dict[str, str] = {}  # pod UID -> version that our own write made
         self._on_node: dict[str, set[JobKey]] = {}
         self._nodes_of: dict[JobKey, frozenset[str]] = {}
         self.reports = Reports(wake=self.queue.add_after_or_now, clock=clock)
@@ -123,9 +125,11 @@ class App:
         if resource_version is None or resource_version != self.metrics.jobs.version_of(key):
             self.queue.add(key)
 
-    def pod_changed(self, key: JobKey) -> None:
+    def pod_changed(self, key: JobKey, *, uid: str, resource_version: str | None) -> None:
         self._event("pods")
-        self.queue.add(key)
+        written = self._written.pop(uid, None)
+        if resource_version is None or resource_version != written:
+            self.queue.add(key)
 
     def node_changed(self, name: str) -> None:
         self._event("nodes")
@@ -153,6 +157,12 @@ class App:
         self.metrics.jobs.observed(observed)
         if observed.job is not None:
             self._remember_nodes(observed.job.key, (pod.node for pod in observed.pods if pod.node))
+
+    def pods_written(self, pods: Sequence[Raw]) -> None:
+        if len(self._written) > MAX_WRITTEN:  # events that never came
+            self._written.clear()
+        for pod in pods:
+            self._written[pod["metadata"]["uid"]] = pod["metadata"]["resourceVersion"]
 
     def pass_ended(self, *, result: str, seconds: float) -> None:
         self.metrics.pass_ended(result=result, seconds=seconds)

@@ -42,6 +42,7 @@ class Outcome:
 
     world: World | None  # None: it must be read again
     created: tuple[str, ...] = ()
+    written: tuple[Raw, ...] = ()  # pods as the API server returned them
     refused: tuple[Refused, ...] = ()
 
 
@@ -78,8 +79,8 @@ class Applier:
         pods += await _all(self._patch(key, action) for action in patches)
         created = tuple(action.name for action in creates)
         if deletes or refused:
-            return Outcome(world=None, created=created, refused=refused)
-        return Outcome(world=world.with_pods(pods), created=created)
+            return Outcome(world=None, created=created, written=tuple(pods), refused=refused)
+        return Outcome(world=world.with_pods(pods), created=created, written=tuple(pods))
 
     async def _delete(self, key: JobKey, action: DeletePod) -> None:
         try:

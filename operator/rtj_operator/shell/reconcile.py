@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rtj_operator.core.observed import JobKey, Observed
@@ -42,6 +42,10 @@ class Watcher(Protocol):
         ...
 
     def observed(self, observed: Observed) -> None: ...
+
+    def pods_written(self, pods: Sequence[Raw]) -> None:
+        """These pods are now as given, by our own doing."""
+        ...
 
     def pass_ended(self, *, result: str, seconds: float) -> None:
         """result: ok, conflict, retry or error."""
@@ -123,6 +127,7 @@ class Reconciler:
     ) -> World | None:
         began = time.monotonic()
         outcome = await self._applier.apply(plan, observed=observed, world=world)
+        self._watcher.pods_written(outcome.written)
         for name in outcome.created:
             self._observer.accepted(key, pod=name)
         for refused in outcome.refused:

@@ -323,6 +323,22 @@ async def test_our_own_write_coming_back_is_no_reason_to_look(cluster, raw_job, 
     assert app.queue.depth == 1
 
 
+async def test_our_own_pods_coming_back_are_no_reason_to_look(cluster, raw_job, make_app) -> None:
+    uid = cluster.add_job(raw_job())["metadata"]["uid"]
+    app = make_app(script(Plan(rule="Make", why="", actions=(create(0, uid),))))
+    await turn(app)
+    (pod,) = cluster.pods.values()
+    known = {"uid": pod["metadata"]["uid"]}
+    version = pod["metadata"]["resourceVersion"]
+    app.pod_changed(KEY, **known, resource_version=version)
+    assert app.queue.depth == 0
+    app.pod_changed(KEY, **known, resource_version=version)
+    assert app.queue.depth == 1, "only its first return is ours"
+    await turn(app)
+    app.pod_changed(KEY, **known, resource_version=None)
+    assert app.queue.depth == 1, "a deletion is news"
+
+
 async def test_a_node_event_looks_at_the_jobs_on_it(cluster, raw_job, make_app) -> None:
     uid = cluster.add_job(raw_job())["metadata"]["uid"]
     await turn(make_app(script(Plan(rule="Make", why="", actions=(create(0, uid),)))))
