@@ -47,6 +47,18 @@ def test_an_alias_left_alone_is_no_new_save(tmp_path: Path) -> None:
     assert not ledger.holds_old_news(newer, run_id="r")
 
 
+def test_what_a_rotation_left_is_no_new_save(tmp_path: Path) -> None:
+    """Also after a restart of the sidecar, which has forgotten what was there before."""
+    other = replace(FILE, path="ckpt_1.opt", inode=3)
+    whole = replace(SAVE, files=(FILE, other))
+    append_ledger(tmp_path, [entry_for(whole, run_id="r", fence=1, n=0, time=1.0)])
+    ledger = read_ledger(tmp_path)
+    assert ledger.holds_old_news(SAVE, run_id="r")
+    assert not ledger.holds_old_news(whole, run_id="r")
+    newer = replace(SAVE, files=(replace(FILE, mtime_ns=99),))
+    assert not ledger.holds_old_news(newer, run_id="r")
+
+
 @pytest.mark.parametrize("cut", [1, 20, 60])
 def test_a_torn_last_line_costs_only_itself(tmp_path: Path, cut: int) -> None:
     first = entry_for(SAVE, run_id="r", fence=1, n=0, time=1.0)

@@ -115,6 +115,22 @@ def test_a_torn_newest_goes_to_quarantine_and_an_older_one_is_the_newest(
     assert list(judged(root)) == ["checkpoint-2"]
 
 
+def test_what_a_rotation_left_is_set_aside(fresh: Fresh, originals: Path) -> None:
+    root = fresh("dcp")
+    reader = Reader(root)
+    chosen = chosen_of(judged(root, reader=reader)["step-2"][0], originals / "dcp")
+    (root / "step-1" / "__0_0.distcp").unlink()
+    found = judged(root, reader=reader)
+    plan = plan_restore(
+        snapshot=snapshot_of(root, reader=reader),
+        verdicts={save.identity: verdict for save, verdict in found.values()},
+        chosen=chosen,
+        local=LocalBytes(in_place={file.path: file.sha256 for file in chosen.files}),
+    )
+    assert found["step-1"][1].status is Status.UNKNOWN
+    assert plan.quarantine == ("step-1",)
+
+
 def test_a_valid_but_newer_save_does_not_stay_in_the_way(fresh: Fresh, originals: Path) -> None:
     root = fresh("torch")
     save = judged(root)["ckpt_999.pt"][0]

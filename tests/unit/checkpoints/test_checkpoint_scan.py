@@ -148,8 +148,35 @@ def test_a_save_that_only_loses_files_is_being_rotated_away(tmp_path: Path) -> N
     (tmp_path / "step_10" / "optim.pt").unlink()
     second = snapshot_of(tmp_path, previous=first)
     assert second.shrinking == {"step_10"}
+    assert snapshot_of(tmp_path, previous=second).shrinking == frozenset(), "it stopped"
     torch_like(tmp_path / "step_10" / "optim.pt")
     assert snapshot_of(tmp_path, previous=second).shrinking == frozenset()
+
+
+def test_what_a_rotation_left_of_a_save_is_no_save(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz", "c.npz"):
+        (tmp_path / "step_10").mkdir(exist_ok=True)
+        (tmp_path / "step_10" / name).write_bytes(b"x")
+    reader = Reader(tmp_path)
+    assert judged(tmp_path, reader=reader, layout="generic")["step_10"][1].candidate
+    (tmp_path / "step_10" / "b.npz").unlink()
+    for _ in range(3):
+        verdict = judged(tmp_path, reader=reader, layout="generic")["step_10"][1]
+        assert (verdict.status, verdict.reason) == (Status.UNKNOWN, Reason.BEING_REMOVED)
+    (tmp_path / "step_10" / "b.npz").write_bytes(b"y")
+    assert judged(tmp_path, reader=reader, layout="generic")["step_10"][1].candidate
+
+
+def test_a_save_that_drops_its_unfinished_mark_is_finishing(tmp_path: Path) -> None:
+    for name in ("a.npz", "UNFINISHED"):
+        (tmp_path / "step_10").mkdir(exist_ok=True)
+        (tmp_path / "step_10" / name).write_bytes(b"x")
+    reader = Reader(tmp_path)
+    busy = Writers(open_paths=frozenset({"step_10/UNFINISHED"}))
+    first = judged(tmp_path, reader=reader, layout="generic", writers=busy)["step_10"][1]
+    assert first.status is Status.WRITING
+    (tmp_path / "step_10" / "UNFINISHED").unlink()
+    assert judged(tmp_path, reader=reader, layout="generic")["step_10"][1].candidate
 
 
 def test_files_that_vanish_during_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,14 +397,16 @@ def test_safetensors_is_never_a_full_state(originals: Path) -> None:
 
 _SAVER = """
 import sys, torch
-state = {"step": 7, "model": [torch.zeros(1 << 22) for _ in range(24)], "optimizer": {}}
+state = {"step": 7, "model": [torch.zeros(1 << 22) for _ in range(8)], "optimizer": {}}
 print("ready", flush=True)
 sys.stdin.readline()
-torch.save(state, sys.argv[1])
+while True:
+    torch.save(state, sys.argv[1])
 """
 
 
 def test_a_torch_save_killed_in_the_middle_is_torn(trainer: Path, tmp_path: Path) -> None:
+    """It overwrites one file without a pause, so that wherever the signal lands it is in a save."""
     target = tmp_path / "ckpt_7.pt"
     process = subprocess.Popen(
         [trainer, "-c", _SAVER, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -419,5 +421,4 @@ def test_a_torch_save_killed_in_the_middle_is_torn(trainer: Path, tmp_path: Path
         assert time.monotonic() < deadline, "the save never began"
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert target.stat().st_size < 24 * (1 << 24), "the save finished before it was killed"
     expect_torn(tmp_path, "ckpt_7.pt", Reason.TRUNCATED, "ckpt_7.pt")

@@ -24,7 +24,8 @@ class LedgerEntry:
     """One save that was seen to finish. `time` in Unix seconds, for people only.
 
     `n` is its ordinal in the fence once the holder named it, None before. `aliases` identify files
-    of a fixed name that held this save, so that `best.pt` left alone later is no new save.
+    of a fixed name that held this save, so that `best.pt` left alone later is no new save; `count`
+    and `newest_ns` tell what a rotation left of a directory from a new save in the same place.
     """
 
     run_id: str
@@ -35,6 +36,9 @@ class LedgerEntry:
     step: int | None
     time: float
     aliases: tuple[str, ...] = ()
+    count: int = 0
+    newest_ns: int = 0
+    """Number of its files and the newest mtime among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,13 @@ class Ledger:
         return None
 
     def holds_old_news(self, save: FoundSave, *, run_id: str) -> bool:
-        """Whether every file of it was an alias of a save already known: nothing new finished."""
+        """Whether nothing new finished: every file of it was an alias of a save already known, or
+        it is what a rotation left of one."""
+        for entry in self.entries:
+            if (entry.run_id, entry.root) == (run_id, save.root_key):
+                newest = max((file.mtime_ns for file in save.files), default=0)
+                if len(save.files) < entry.count and newest <= entry.newest_ns:
+                    return True
         known = {mark for e in self.entries if e.run_id == run_id for mark in e.aliases}
         return bool(save.files) and all(alias_mark(entry) in known for entry in save.all_files)
 
@@ -74,6 +84,8 @@ def entry_for(
         step=save.step,
         time=time,
         aliases=tuple(alias_mark(entry) for entry in save.aliases),
+        count=len(save.files),
+        newest_ns=max((entry.mtime_ns for entry in save.files), default=0),
     )
 
 

@@ -79,8 +79,8 @@ class Reader:
         self.root = root
         self.cache = StampCache() if cache is None else cache
         self.caps = caps
-        self.memo: dict[str, tuple[Hashable, object]] = {}
-        """Last answer about each save by its root key, with all that the answer depends on."""
+        self.memo: dict[str, object] = {}
+        """The last verdict on each save, by its root key; kept here for `validate` alone."""
         self._buffer = bytearray(CHUNK)
 
     def ask(

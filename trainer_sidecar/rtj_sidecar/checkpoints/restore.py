@@ -145,6 +145,8 @@ def apply_restore(
             os.utime(root / path, ns=(stamp, stamp), follow_symlinks=False)
         for file in plan.place:
             _place(root, incoming, file, owner, stamp)
+        if (plan.touch or plan.place) and (root / plan.root_key).is_dir():
+            os.utime(root / plan.root_key, ns=(stamp, stamp), follow_symlinks=False)
         for pointer in plan.pointers:
             _point(root, incoming, pointer, owner)
         for directory in {(root / file.path).parent for file in plan.place} | {root}:

@@ -16,6 +16,7 @@ from rtj_sidecar.checkpoints.types import (
     FoundSave,
     Pointer,
     PointerKind,
+    Reason,
     Snapshot,
     Status,
     Verdict,
@@ -191,6 +192,8 @@ def _quarantined(
 
 def _stays(save: FoundSave, verdict: Verdict | None, chosen: Chosen) -> bool:
     """Only what is provably not newer than the chosen save, and not torn, stays where it is."""
+    if verdict is not None and Reason.BEING_REMOVED is verdict.reason:
+        return False  # nobody goes on removing it: the trainer has ended
     if verdict is not None and verdict.status is Status.TORN:
         return False
     older: bool | None = None

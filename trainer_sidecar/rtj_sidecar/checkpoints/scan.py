@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
@@ -58,7 +59,7 @@ def take_snapshot(
     """
     files, links, odd = walk(reader.root, only=only)
     if files and (files, links, odd) == (previous.files, previous.links, previous.odd):
-        return previous
+        return replace(previous, shrinking=frozenset()) if previous.shrinking else previous
     saves = _recognise(files, links, reader=reader, layouts=layouts)
     pointers = _pointers(files, links, saves, reader=reader)
     return Snapshot(
@@ -246,9 +247,18 @@ def _shrinking(before: Sequence[FoundSave], now: Sequence[FoundSave]) -> frozens
     old = {save.root_key: save for save in before}
     shrunk = set()
     for save in now:
-        if (earlier := old.get(save.root_key)) is not None:
-            was = {(e.path, e.inode, e.size, e.mtime_ns) for e in earlier.files}
-            now_ = {(e.path, e.inode, e.size, e.mtime_ns) for e in save.files}
-            if now_ < was:
-                shrunk.add(save.root_key)
+        earlier = old.get(save.root_key)
+        if earlier is not None and lost_files(before=earlier.files, now=save.files):
+            shrunk.add(save.root_key)
     return frozenset(shrunk)
+
+
+def lost_files(*, before: Sequence[FileEntry], now: Sequence[FileEntry]) -> bool:
+    """Whether files went away while none came and none changed."""
+    if len(now) >= len(before):
+        return False
+    return {_identity(entry) for entry in now} < {_identity(entry) for entry in before}
+
+
+def _identity(entry: FileEntry) -> tuple[str, int, int, int]:
+    return entry.path, entry.inode, entry.size, entry.mtime_ns

@@ -218,7 +218,7 @@ class Snapshot:
     companions: tuple[FileEntry, ...]
     """Small files beside the saves that belong to none: args, tokenizer, the script's pointer."""
     shrinking: frozenset[str] = frozenset()
-    """Root keys whose file set only lost files since the look before: being rotated away."""
+    """Root keys whose file set only lost files in this very look: perhaps being rotated away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from rtj_sidecar.checkpoints.layouts.grouping import parent_of
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, is_closed, quiet_gate
 from rtj_sidecar.checkpoints.reader import Reader, unreadable
+from rtj_sidecar.checkpoints.scan import lost_files
 from rtj_sidecar.checkpoints.types import (
     Expectations,
+    FileEntry,
     FoundSave,
     Gate,
     GateResult,
@@ -33,6 +35,15 @@ class Patience:
 
     now: float
     settle_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A verdict and all that it depends on."""
+
+    files: tuple[FileEntry, ...]
+    depends: tuple[object, ...]
+    verdict: Verdict
 
 
 def judge_all(
@@ -83,7 +94,7 @@ def judge_all(
             quiet=quiet,
             closed=is_closed(save=save, writers=writers)
             or _followed(save, snapshot.saves[at + 1 :]),
-            shrinking=save.root_key in snapshot.shrinking,
+            shrinking=save.root_key in snapshot.shrinking or _is_remainder(save, reader),
         )
         if family and _container_ok(verdict):
             history[family] = (*history.get(family, ()), name_set(save))[-2:]
@@ -111,13 +122,13 @@ def judge(
     if not quiet.passed:
         return _verdict(Status.WRITING, (quiet,), quiet.reason, quiet.detail, save)
     # A poll of an unchanged directory must not walk through every file of every save again.
-    depends = (save.all_files, save.step, layout.name, expect, closed)
+    depends = (save.aliases, save.step, layout.name, expect, closed)
     known = reader.memo.get(save.root_key)
-    if known is not None and known[0] == depends and isinstance(known[1], Verdict):
-        return known[1]
+    if isinstance(known, _Known) and (known.files, known.depends) == (save.files, depends):
+        return known.verdict
     verdict = _by_gates(save, layout, reader, expect, quiet, closed)
     if verdict.status is not Status.UNKNOWN:
-        reader.memo[save.root_key] = (depends, verdict)
+        reader.memo[save.root_key] = _Known(save.files, depends, verdict)
     return verdict
 
 
@@ -158,6 +169,15 @@ def _verdict(
 ) -> Verdict:
     facts = {**save.facts, "gates": {gate.name.value: gate.passed for gate in gates}}
     return Verdict(status, gates, reason, message, candidate, facts)
+
+
+def _is_remainder(save: FoundSave, reader: Reader) -> bool:
+    """Whether it is what a rotation left of a save that was whole: no save of its own. A save that
+    loses a file before it was ever whole (a marker that says "unfinished") is just finishing."""
+    known = reader.memo.get(save.root_key)
+    if not isinstance(known, _Known) or not known.verdict.candidate:
+        return False
+    return lost_files(before=known.files, now=save.files)
 
 
 def _followed(save: FoundSave, later: Sequence[FoundSave]) -> bool:
