@@ -103,8 +103,10 @@ def node_dies(op: Operator) -> None:
 
 
 def node_cut_off_and_healed(op: Operator) -> None:
+    """The holder is cut off with a save in flight; once healed it tries to publish it."""
     trains(op, step=8)
     node = op.world.pod_of(0).node or ""
+    op.run_until(lambda: bool(op.world.pod_of(0).pending))
     op.world.cut_node(node)
     recovers(op, attempt=2)
     op.run(20)

@@ -248,10 +248,13 @@ class World:
     def _kubelet(self, pod: Pod) -> None:
         node = self.nodes[pod.node or ""]
         if pod in self.ghosts and node.linked:
-            if pod.trainer is not None:
-                pod.trainer.end(now=self.now, code=-9, asked=True)
-            self.ghosts.remove(pod)
-            return
+            # The kubelet learns that the pod is gone, and needs a moment to end it.
+            pod.zombie_since = self.now if pod.zombie_since is None else pod.zombie_since
+            if self.now >= pod.zombie_since + 3:
+                if pod.trainer is not None:
+                    pod.trainer.end(now=self.now, code=-9, asked=True)
+                self.ghosts.remove(pod)
+                return
         starting = pod.phase == "Pending" and pod.deleting_since is None and node.linked
         if starting and pod.image_pullable and self.now >= (pod.scheduled_at or 0) + 0.5:
             pod.phase, pod.running_since = "Running", self.now

@@ -280,9 +280,11 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
         return None
     at = trainer.ended_at if trainer.ended_at is not None else gang.now
     oom = trainer.oom_kills > 0 or _was_container_oom(member, trainer.container_restarted)
-    end = exits.from_returncode(trainer.exit_code if trainer.exit_code is not None else -9)
-    if trainer.signal is not None and end.signal is None:
+    if trainer.signal is not None:
         end = exits.from_returncode(-trainer.signal)
+    else:
+        # Ended and no code: whoever would have collected it was killed too.
+        end = exits.from_returncode(trainer.exit_code if trainer.exit_code is not None else -9)
     verdict = exits.judge(end, out_of_memory=oom)
     if verdict is None and not trainer.asked_to_stop and not trainer.container_restarted:
         return None

@@ -1,0 +1,73 @@
+"""Exit codes: what they say, and never more than they say."""
+
+from __future__ import annotations
+
+import pytest
+from rtj_api.reasons import Charge, Reason
+from rtj_api.rules import exits
+from rtj_api.rules.exits import Exit
+
+CODES = {
+    "clean": (0, Exit(0)),
+    "exception": (1, Exit(1)),
+    "usage": (2, Exit(2)),
+    "not found": (127, Exit(127)),
+    "could not start": (128, Exit(128)),
+    "hangup": (129, Exit(129, 1)),
+    "abort": (134, Exit(134, 6)),
+    "killed": (137, Exit(137, 9)),
+    "segfault": (139, Exit(139, 11)),
+    "terminated": (143, Exit(143, 15)),
+    "real-time signal": (192, Exit(192, 64)),
+    "application": (193, Exit(193)),
+    "application high": (240, Exit(240)),
+    "wrapped TERM": (241, Exit(241, 15)),
+    "wrapped SEGV": (245, Exit(245, 11)),
+    "wrapped KILL": (247, Exit(247, 9)),
+    "exit(-1)": (255, Exit(255)),
+    "sys.exit(256) is 0": (256, Exit(0)),
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), CODES.values(), ids=CODES.keys())
+def test_a_code_is_read_as_a_shell_would(code: int, expected: Exit) -> None:
+    assert exits.from_code(code) == expected
+
+
+@pytest.mark.parametrize(
+    ("returncode", "expected"),
+    [(-9, Exit(137, 9)), (-11, Exit(139, 11)), (-15, Exit(143, 15)), (0, Exit(0)), (3, Exit(3))],
+)
+def test_a_python_returncode_is_read(returncode: int, expected: Exit) -> None:
+    assert exits.from_returncode(returncode) == expected
+
+
+VERDICTS = {
+    "exception": (Exit(1), False, Reason.TRAINER_FAILED),
+    "signal": (Exit(139, 11), False, Reason.TRAINER_SIGNALED),
+    "child killed for memory, parent exits 1": (Exit(1), True, Reason.OUT_OF_MEMORY),
+    "whole container killed for memory": (Exit(137, 9), True, Reason.OUT_OF_MEMORY),
+}
+
+
+@pytest.mark.parametrize(("end", "oom", "reason"), VERDICTS.values(), ids=VERDICTS.keys())
+def test_the_verdict_names_the_reason_and_charges_the_job(
+    end: Exit, oom: bool, reason: Reason
+) -> None:
+    verdict = exits.judge(end, out_of_memory=oom)
+    assert verdict is not None
+    assert verdict.reason == reason
+    assert verdict.charge == Charge.USER
+    assert str(end.code) in verdict.message
+
+
+@pytest.mark.parametrize("oom", [True, False])
+def test_exit_zero_is_no_fault(oom: bool) -> None:
+    assert exits.judge(Exit(0), out_of_memory=oom) is None
+
+
+def test_every_code_gets_a_sentence() -> None:
+    for code in range(1, 256):
+        verdict = exits.judge(exits.from_code(code))
+        assert verdict is not None
+        assert verdict.message.count(str(code)) >= 1
