@@ -52,6 +52,7 @@ class JobSpec:
     backoff_max_seconds: float = 300.0
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
+    warnings: tuple[SpecProblem, ...] = ()  # it can run, but something in it works against it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

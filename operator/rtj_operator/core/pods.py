@@ -59,6 +59,14 @@ def refusal_of(spec: JobSpec, *, owner: Owner, made_in: int = 0) -> Refusal | No
     return None
 
 
+def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
+    """What can run and yet works against itself. Raises SpecRefused."""
+    pod = tpl.pod_spec(spec.template)
+    index = tpl.trainer_index(pod)
+    found = tpl.inner_restarts(pod["containers"][index], where=f"containers[{index}]")
+    return (found,) if found else ()
+
+
 def is_shared_directory(spec: JobSpec) -> bool:
     """Whether several pods of this job write one checkpoint directory. Raises SpecRefused."""
     mount = tpl.checkpoint_mount(tpl.pod_spec(spec.template), path=spec.checkpoint.path)

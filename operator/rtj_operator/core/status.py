@@ -329,6 +329,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if gang.job.request_error is not None:
         found.append((Reason.INVALID_SPEC, gang.job.request_error))
+    found += [(warning.reason, warning.message) for warning in gang.spec.warnings]
     for member in gang.members:
         report, pod = member.report, member.pod
         if report is not None:

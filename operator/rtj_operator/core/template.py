@@ -7,6 +7,7 @@ I/O.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from posixpath import normpath
@@ -24,6 +25,7 @@ READ_ONLY_SOURCES = ("configMap", "secret", "downwardAPI", "projected", "image")
 OWN_VOLUMES = (contract.VOLUME_RUN, contract.VOLUME_PODINFO, contract.VOLUME_CHECKPOINTS)
 # One volume of these kinds is the same directory in every pod of the gang that names it.
 SHARED_SOURCES = ("persistentVolumeClaim", "nfs", "cephfs", "glusterfs", "azureFile", "csi")
+INNER_RESTARTS = re.compile(r"--max[-_]restarts[= ](\d+)")
 OWN_TO_A_POD = ("metadata.name", "metadata.uid", "status.podIP")
 
 
@@ -258,6 +260,27 @@ def _shared(
 def _within(path: str, directory: str) -> bool:
     inner, outer = normpath(path), normpath(directory)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def inner_restarts(container: Mapping[str, Any], *, where: str) -> Refusal | None:
+    """A launcher told to restart its workers by itself: it would do so from a state that nobody
+    checked, and rank by rank. torchrun reads PET_MAX_RESTARTS unless it is given the option."""
+    words = [*(container.get("command") or []), *(container.get("args") or [])]
+    text = " ".join(str(word) for word in words)  # a shell's -c script is one word
+    given = INNER_RESTARTS.search(text)
+    source = f"spec.template.spec.{where}.command has --max-restarts"
+    if given is None:
+        for entry in container.get("env") or []:
+            if entry.get("name") == "PET_MAX_RESTARTS":
+                given = re.match(r"(\d+)$", str(entry.get("value", "")))
+                source = f"spec.template.spec.{where}.env has PET_MAX_RESTARTS"
+    if given is None or int(given[1]) == 0:
+        return None
+    return Refusal(
+        Reason.TRAINER_RESTARTS_ITSELF,
+        f"{source}={given[1]}: the launcher would restart its workers by itself, from a state "
+        f"that was not checked. Remove it; the operator restarts the gang.",
+    )
 
 
 def gpu_limit(container: Mapping[str, Any]) -> int:

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS = 300.0
 # One turn may write a decision and then carry it out, without reading in between.
 MAX_PLANS_A_TURN = 8
+# Nothing was decided: status shows newer progress.
+QUIET_RULES = frozenset({"refresh"})
 UNSETTLED_SECONDS = 0.5
 SHORTEST_WAIT_SECONDS = 0.02
 
@@ -153,7 +155,8 @@ def _until(plan: Plan, *, now: float) -> float:
 
 def _log_plan(key: JobKey, plan: Plan, *, observed: Observed, seconds: float) -> None:
     status = plan.status
-    log.info(
+    log.log(
+        logging.DEBUG if plan.rule in QUIET_RULES else logging.INFO,
         "decided" if status is not None else "acted",
         extra={
             "job": str(key),

@@ -181,7 +181,11 @@ class Reports:
             return
         log.info(
             "report connection lost",
-            extra={"job": str(endpoint.key), "pod_uid": endpoint.pod_uid, "why": repr(error)},
+            extra={
+                "job": str(endpoint.key),
+                "pod_uid": endpoint.pod_uid,
+                "why": f"{type(error).__name__}: {error}",
+            },
         )
         poller.view = replace(poller.view, connected=False, disconnected_since=self._clock())
         self._wake(endpoint.key, 0)

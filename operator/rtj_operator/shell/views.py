@@ -94,6 +94,10 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         backoff_max_seconds=spec.recovery.backoff.max_seconds,
         trainer_grace_seconds=manifests.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
+        warnings=tuple(
+            SpecProblem(reason=warning.reason, message=warning.message)
+            for warning in manifests.warnings_of(spec)
+        ),
     ), None
 
 

@@ -25,6 +25,7 @@ from rtj_operator.core.pods import (
     status_port,
     template_hash,
     trainer_grace_seconds,
+    warnings_of,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -437,3 +438,24 @@ def test_a_pod_keeps_off_each_of_several_nodes_beside_the_users_own_affinity() -
     # More than one value in a field selector is refused by the API server.
     assert [demand["values"] for demand in term["matchFields"]] == [["a"], ["b"]]
     assert keep_off(pod, ()) is pod
+
+
+@pytest.mark.parametrize(
+    ("trainer", "warned"),
+    [
+        ({}, False),
+        ({"command": ["torchrun", "--max-restarts=3", "t.py"]}, True),
+        ({"command": ["torchrun"], "args": ["--max_restarts", "2", "t.py"]}, True),
+        ({"command": ["sh", "-c", "torchrun --max-restarts=3 t.py"]}, True),
+        ({"command": ["torchrun", "--max-restarts=0", "t.py"]}, False),
+        ({"env": [{"name": "PET_MAX_RESTARTS", "value": "5"}]}, True),
+        ({"env": [{"name": "PET_MAX_RESTARTS", "value": "0"}]}, False),
+        ({"command": ["python", "t.py", "--restarts", "3"]}, False),
+    ],
+)
+def test_a_launcher_that_restarts_by_itself_is_warned_of(trainer: dict, warned: bool) -> None:
+    warnings = warnings_of(a_spec(trainer=trainer))
+    assert bool(warnings) is warned
+    if warned:
+        assert warnings[0].reason == "TrainerRestartsItself"
+        assert "containers[0]" in warnings[0].message
