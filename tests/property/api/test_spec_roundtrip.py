@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jsonschema
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rtj_api.crdgen import object_schema
 from rtj_api.v1alpha1 import JobSpec
@@ -89,6 +89,7 @@ def lost(given_: Any, kept: Any, path: str = "spec") -> list[str]:
     return [] if given_ == kept else [path]
 
 
+@settings(deadline=None)
 @given(values(SCHEMA))
 def test_a_spec_that_the_schema_takes_survives_reading_and_writing(wanted: dict[str, Any]) -> None:
     spec = JobSpec.model_validate(wanted)
