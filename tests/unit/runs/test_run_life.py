@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -386,8 +387,6 @@ def test_bytes_that_rot_under_an_unchanged_checksum_are_found_by_reading(
     at = path.stat()
     with path.open("r+b") as file:
         file.write(b"W")
-    import os
-
     os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
     found = zero.run.candidates(zero.run.history())
     assert [c.invalid for c in zero.run.vet(found, incoming=None)] == [None]
@@ -645,3 +644,18 @@ def test_a_names_format_is_told(ranks: Ranks) -> None:
         run.position_of(run.history(), "latest")
     assert run.mark("latest", kind=MarkKind.INVALID, reason="x", message="") is None
     assert run.manifest("latest") is None
+
+
+def test_what_was_answered_is_not_sent_again(ranks: Ranks, store: Store) -> None:
+    if not isinstance(store, MemoryStore):
+        pytest.skip("needs the order of writes")
+    zero = ranks(0)
+    fence = claimed(zero, 1, parent=SCRATCH)
+    ship = named(zero, fence, 1, facts(10), {0: ["a"]})
+    files = zero.save("s", {"a": b"12345"})
+    part = zero.run.upload_part(ship, files=files, save=facts(10))
+    written: list[str] = []
+    store.after_write = written.append
+    assert ranks(0).run.upload_part(ship, files=files, save=facts(11)) == part
+    assert zero.run.answer_none(ship, why="too late") == part
+    assert written == []

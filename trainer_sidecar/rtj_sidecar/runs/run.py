@@ -57,6 +57,7 @@ from rtj_sidecar.runs.retain import Retained, retain
 from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.upload import LocalFile, upload_part
+from rtj_sidecar.runs.verify import Finding, check_files
 from rtj_sidecar.runs.vet import vet, wanted_by
 from rtj_sidecar.stores.base import IfAbsent, Progress, Store, StoreProblem
 
@@ -187,6 +188,18 @@ class Run:
         if list(judged) != list(candidates):
             write_index(self._context, self.history())
         return judged
+
+    def examine(
+        self, name: str, *, deep: bool = False, cancel: threading.Event | None = None
+    ) -> list[Finding]:
+        """What is wrong with a committed save in the store; changes nothing.
+
+        `deep` reads every byte; else sizes and the store's own checksums are compared.
+        """
+        manifest = self.manifest(name)
+        if manifest is None:
+            return []
+        return check_files(self._context, manifest.files, read_all=deep, cancel=cancel)
 
     def set_parent(self, *, fence: int, parent: Parent) -> Done | FenceLost:
         """Record what the attempt starts from; before the go, once."""

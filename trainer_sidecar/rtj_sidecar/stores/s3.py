@@ -1,9 +1,9 @@
 """S3 and everything that speaks its protocol, by boto3; the only module that imports it.
 
-Small calls live here; large transfers in `s3_transfer`. Two settings carry the speed and the
-safety: payloads are not signed (`payload_signing_enabled: False`; SHA-256 signing costs 3-6x) but
-carry a CRC64NVME that the server verifies. botocore's own retries are off, so that one place
-decides how long a call goes on trying. Must never log or tell a credential.
+Small calls live here; large transfers in `s3_upload` and `s3_download`. Two settings carry the
+speed and the safety: payloads are not signed (`payload_signing_enabled: False`; SHA-256 signing
+costs 3-6x) but carry a CRC64NVME that the server verifies. botocore's own retries are off, so that
+one place decides how long a call goes on trying. Must never log or tell a credential.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import (
@@ -44,8 +45,9 @@ from rtj_sidecar.stores.base import (
     clean_key,
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
-from rtj_sidecar.stores.s3_transfer import Transfer
+from rtj_sidecar.stores.s3_upload import Uploads
 
 _SMALL_READ_TIMEOUT_S = 10
 _TRANSFER_READ_TIMEOUT_S = 60
@@ -103,7 +105,10 @@ class S3Store:
                 **common, config=Config(**settings, read_timeout=_TRANSFER_READ_TIMEOUT_S)
             )
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-s3")
-        self._transfer = Transfer(
+        self._downloads = Downloads(
+            call=self._large_call, pool=self._pool, patience_s=transfer_patience_s
+        )
+        self._uploads = Uploads(
             call=self._large_call,
             full_key=self._full_key,
             pool=self._pool,
@@ -174,7 +179,7 @@ class S3Store:
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> Uploaded:
-        return self._transfer.upload(key, path, progress=progress, cancel=cancel)
+        return self._uploads.upload(key, path, progress=progress, cancel=cancel)
 
     def download(
         self,
@@ -186,14 +191,14 @@ class S3Store:
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        self._transfer.download(
+        self._downloads.download(
             key, path, size=size, sha256=sha256, progress=progress, cancel=cancel
         )
 
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         try:
             digest = hashlib.sha256()
-            for block in self._transfer.stream(key, cancel=cancel):
+            for block in self._downloads.stream(key, cancel=cancel):
                 digest.update(block)
             return digest.hexdigest()
         except Absent as error:
@@ -275,6 +280,9 @@ class S3Store:
         deadline, wait = time.monotonic() + patience_s, 0.1
         while True:
             check_cancel(cancel)
+            # An earlier try has left a streamed body at its end.
+            if hasattr(body := arguments.get("Body"), "seek"):
+                body.seek(0)
             try:
                 with self._explained(operation, key or ""):
                     answer = getattr(client, operation)(Bucket=self._bucket, **arguments)
@@ -295,5 +303,5 @@ class S3Store:
     def _explained(self, operation: str, key: str) -> Iterator[None]:
         try:
             yield
-        except (ClientError, BotoCoreError, ValueError) as error:
+        except (ClientError, BotoCoreError, ResponseParserError, ValueError) as error:
             raise explain(error, operation=operation, key=key, place=self._place) from error
