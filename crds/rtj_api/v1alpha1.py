@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
+from rtj_api import template_schema as schema
 from rtj_api import validations as v
 
 Quantity = int | str
@@ -111,13 +112,13 @@ class Sidecar(Api):
         (),
         max_length=64,
         description="Further environment of the sidecar, in a container's form: HTTPS_PROXY, …",
-        json_schema_extra=v.PRESERVED_ITEMS_WITH_NAME,
+        json_schema_extra=schema.PRESERVED_ITEMS_WITH_NAME,
     )
     env_from: tuple[dict[str, Any], ...] = Field(
         (),
         max_length=16,
         description="Secrets or ConfigMaps whose keys become environment of the sidecar only.",
-        json_schema_extra=v.PRESERVED_ITEMS,
+        json_schema_extra=schema.PRESERVED_ITEMS,
     )
     drain_seconds: int = Field(
         300,
@@ -303,7 +304,7 @@ class JobSpec(Api):
             "The pod to run for each rank, a PodTemplateSpec; fields this version does not know "
             "are kept. The trainer is the container named `trainer`, or the only one."
         ),
-        json_schema_extra=v.POD_TEMPLATE,
+        json_schema_extra=schema.POD_TEMPLATE,
     )
     sidecar: Sidecar = Field(default_factory=Sidecar)
     checkpoint: Checkpoint = Field(json_schema_extra=v.rules(*v.CHECKPOINT))

@@ -30,9 +30,6 @@ MAX_NAME_AND_RANK: Final = 51
 """Characters of the job's name and its highest rank. A pod's name is also its hostname, which has
 at most 63, and adds three dashes, 5 digits of an attempt and 4 hex."""
 
-MAX_CONTAINERS: Final = 16
-MAX_ARGUMENT_BYTES: Final = 32_768
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -63,21 +60,6 @@ _SAME_RUN = (
     "the saves of this run are bound to it. Delete the job and apply it anew; with the same runID "
     "it goes on from the newest save"
 )
-
-PRESERVED: Final[dict[str, Any]] = {
-    "type": "object",
-    "x-kubernetes-preserve-unknown-fields": True,
-}
-PRESERVED_ITEMS: Final[dict[str, Any]] = {
-    "items": PRESERVED,
-    "x-kubernetes-list-type": "atomic",
-}
-PRESERVED_ITEMS_WITH_NAME: Final[dict[str, Any]] = {
-    "items": PRESERVED
-    | {"properties": {"name": {"type": "string", "maxLength": 256}}, "required": ["name"]},
-    "x-kubernetes-list-type": "map",
-    "x-kubernetes-list-map-keys": ["name"],
-}
 
 JOB: Final = (
     Rule(
@@ -317,56 +299,6 @@ TEMPLATE_METADATA: Final = (
     ),
 )
 
-
-def _named_items(limit: int, **more: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "array",
-        "maxItems": limit,
-        "items": PRESERVED
-        | {
-            "required": ["name"],
-            "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 63}} | more,
-        },
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-    }
-
-
-_WORDS: Final[dict[str, Any]] = {
-    "type": "array",
-    "maxItems": 1024,
-    "items": {"type": "string", "maxLength": MAX_ARGUMENT_BYTES},
-    "x-kubernetes-list-type": "atomic",
-}
-_TEXTS: Final[dict[str, Any]] = {
-    "type": "object",
-    "maxProperties": 128,
-    "additionalProperties": {"type": "string"},
-}
-
-POD_TEMPLATE: Final[dict[str, Any]] = PRESERVED | {
-    "required": ["spec"],
-    "properties": {
-        "metadata": PRESERVED
-        | {"properties": {"labels": _TEXTS, "annotations": _TEXTS}}
-        | rules(*TEMPLATE_METADATA),
-        "spec": PRESERVED
-        | {
-            "required": ["containers"],
-            "properties": {
-                "containers": _named_items(
-                    MAX_CONTAINERS, command=_WORDS, args=_WORDS, image={"type": "string"}
-                )
-                | {"minItems": 1},
-                "initContainers": _named_items(MAX_CONTAINERS),
-                "volumes": _named_items(256),
-                "hostPID": {"type": "boolean"},
-            },
-        }
-        | rules(*POD_SPEC),
-    },
-}
-"""What of a PodTemplateSpec the rules must see; everything else passes through untouched."""
 
 ALL_RULES: Final = (
     *JOB,
