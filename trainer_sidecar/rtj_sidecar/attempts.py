@@ -48,6 +48,7 @@ from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 LIST_SECONDS = 15.0
 HEAR_SECONDS = 3.0
+SETTLE_SECONDS = 2.0
 OUTCOME_SECONDS = 10.0
 LOG_BYTES = 1 << 20
 
@@ -438,6 +439,7 @@ class Attempts:
             if at.journal.entry.restored_attempt < attempt:
                 await self._restore(directive)
             at.settled = False
+            await self._shipping.give_up_leftovers()
             with contextlib.suppress(OSError):
                 (at.link.run / contract.FILE_PROGRESS).unlink(missing_ok=True)
             at.begin_progress()
@@ -500,8 +502,12 @@ class Attempts:
         at = self._at
         await self._looking.look(gone=True)
         at.settled = True
-        at.ship_now.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(
+                self._shipping.name_the_last(seconds=SETTLE_SECONDS), SETTLE_SECONDS
+            )
         at.reporter.set(settling=False)
+        at.ship_now.set()
         self._later(self._send_log())
 
     async def drain(self) -> None:

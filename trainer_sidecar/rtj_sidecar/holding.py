@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate
+from rtj_api.wire import Candidate, Phase
 
 from rtj_sidecar.messages import OpenShip, Seen, Ships
 from rtj_sidecar.naming import Group, Heard, groups, next_naming
@@ -143,6 +143,15 @@ class Holding:
         """Whether nothing that was heard of waits to become durable."""
         return not self._open and not self._heard
 
+    def give_up_leftovers(self) -> None:
+        """What an older attempt left without a name is never named by this one.
+
+        Its number would stand after, and so be preferred to, saves that come later in training.
+        """
+        for key in [k for k, h in self._heard.items() if h.save.attempt < self._at.attempt]:
+            del self._heard[key]
+            self._done.append(key)
+
     def all_final(self) -> bool:
         """Whether every rank has looked at its directory since its trainer of before ended."""
         directive = self._at.directive
@@ -172,6 +181,8 @@ class Holding:
         run, fence, directive = at.run, at.fence, at.directive
         if run is None or fence is None or directive is None:
             return False
+        if directive.phase not in (Phase.PREPARE, Phase.RESTORE):
+            self.give_up_leftovers()
         found = next_naming(
             heard=list(self._heard.values()),
             open_ships=len(self._open),
@@ -197,10 +208,6 @@ class Holding:
         )
         if isinstance(answer, Named):
             self._named(answer.ship, found.name, skipped=found.skipped)
-            return True
-        if isinstance(answer, Ignored) and lead.attempt != at.attempt:
-            # An older attempt's: it says nothing about the trainer of this one.
-            self._skip((*found.skipped, found.name))
             return True
         if isinstance(answer, Ignored):
             # Whatever else that trainer saved is as little worth.

@@ -80,6 +80,30 @@ class Shipping:
         self._looking.tell()
         return local
 
+    async def give_up_leftovers(self) -> None:
+        """At the go: finished saves of older attempts that never got a name stay without one."""
+        at = self._at
+        for save in at.directory.saves:
+            if save.is_pending and save.record.name is None:
+                log.info("left behind: %s", save.record.facts.root_key)
+                await self._remember(save, over=f"left behind by attempt {at.attempt}")
+        if self._holding is not None:
+            self._holding.give_up_leftovers()
+
+    async def name_the_last(self, *, seconds: float) -> None:
+        """The trainer ended: let its last save have a name before anybody chooses."""
+        at = self._at
+        deadline = time.monotonic() + seconds
+        await self.tell()
+        while self._holding is not None and at.may_publish and time.monotonic() < deadline:
+            await self._holding.work()
+            await self.match_own()
+            if all(s.record.name for s in at.directory.saves if s.is_pending):
+                return
+            self._ships = self._holding.now()
+            await self._learn_ends()
+            await asyncio.sleep(0.02)
+
     # --- loops ---
 
     async def loop(self) -> None:

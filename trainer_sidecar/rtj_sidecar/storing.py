@@ -82,8 +82,7 @@ class Storing:
             case Claimed(fence, record):
                 log.info("fence %d for attempt %d", fence, directive.attempt)
         history = await asyncio.to_thread(run.history)
-        before = history.before(fence)
-        older = history.fence(before) if before is not None else None
+        complete = _was_complete(history, fence)
         rolled = await asyncio.to_thread(run.roll_forward, history, fence=fence)
         for name in rolled.committed:
             log.info("rolled forward: %s is durable", name)
@@ -115,7 +114,7 @@ class Storing:
             fence=fence,
             fence_owner=None,
             listed=True,
-            run_complete=older is not None and older.outcome == Outcome.COMPLETE,
+            run_complete=complete,
         )
         self._looking.tell()
         return True
@@ -226,3 +225,14 @@ class Storing:
             step=facts.step if facts else None,
             epoch=facts.epoch if facts else None,
         )
+
+
+def _was_complete(history: History, fence: int) -> bool:
+    """Whether the run had finished before this fence: attempts that never started say nothing."""
+    number = history.before(fence)
+    while number is not None:
+        record = history.fence(number)
+        if record is not None and (record.parent is not None or record.outcome is not None):
+            return record.outcome == Outcome.COMPLETE
+        number = history.before(number)
+    return False

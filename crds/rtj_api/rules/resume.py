@@ -14,6 +14,10 @@ from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Resume
 
 MAX_PEERS = 64
+HOW_TO_ALLOW = (
+    "allow step 0 with the annotation resumable-training.dev/request: "
+    '{"id": "1", "action": "allow-scratch"}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Facts:
     last_durable_name: str | None = None
     ever_durable: bool = False  # some step of this run was durable once
     allow_scratch: bool = False  # by the spec or a person's request
+    how_to_allow: str = HOW_TO_ALLOW
 
 
 def holders(candidate: Candidate, pinned: Mapping[int, Collection[str]]) -> tuple[int, ...]:
@@ -156,9 +161,8 @@ def choose(facts: Facts) -> Chosen | NoChoice:
     listing = "; ".join(f"{_name(p)}: {p.why}" for p in skipped_all[:3]) or "the store holds none"
     return NoChoice(
         Reason.NO_VALID_CHECKPOINT,
-        f"no save of run {facts.run} can be used ({listing}). Put a valid one back, or allow step "
-        "0 with the annotation resumable-training.dev/request: "
-        '{"id": "1", "action": "allow-scratch"}',
+        f"no save of run {facts.run} can be used ({listing}). Put a valid one back, or "
+        f"{facts.how_to_allow}",
         skipped_all,
     )
 

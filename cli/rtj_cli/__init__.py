@@ -1,0 +1,1 @@
+"""`rtj`: the product on one machine, and a look at checkpoints anywhere."""

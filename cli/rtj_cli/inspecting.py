@@ -1,0 +1,157 @@
+"""`rtj inspect`: of each checkpoint whether it is valid, and why. Reads only.
+
+A directory or file is judged by the same gates as in a pod; a store by its records and, byte for
+byte if asked, by its objects. Must never write, mark or claim anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rtj_sidecar.agent import union_gate
+from rtj_sidecar.checkpoints.inspect import inspect_path
+from rtj_sidecar.checkpoints.types import Status
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.stores.base import Store
+from rtj_sidecar.stores.open import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One checkpoint. `valid` None: it cannot be told (yet). `size` in bytes."""
+
+    run: str | None
+    name: str
+    step: int | None
+    epoch: int | None
+    loss: float | None
+    size: int
+    layout: str
+    valid: bool | None
+    status: str
+    why: str
+    full_state: bool | None = None
+    current: bool = False  # what an attempt would resume from
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def is_url(target: str) -> bool:
+    return urlsplit(target).scheme not in ("",)
+
+
+def of_path(path: Path, *, layout: str, include: Sequence[str], settle: float) -> list[Row]:
+    """Every save at or below a path of this disk, newest last. Raises FileNotFoundError,
+    UnknownLayoutError."""
+    rows = []
+    for save, verdict in inspect_path(path, layout=layout, include=include, settle_seconds=settle):
+        valid: bool | None = verdict.candidate
+        if verdict.status in (Status.WRITING, Status.UNKNOWN):
+            valid = None
+        rows.append(
+            Row(
+                run=None,
+                name=save.root_key,
+                step=save.step,
+                epoch=save.epoch,
+                loss=save.loss,
+                size=save.size,
+                layout=save.layout,
+                valid=valid,
+                status=verdict.status.value,
+                why=verdict.message,
+                full_state=save.full_state,
+            )
+        )
+    newest = max((i for i, row in enumerate(rows) if row.valid), default=None)
+    return [
+        row if i != newest else Row(**{**asdict(row), "current": True})
+        for i, row in enumerate(rows)
+    ]
+
+
+def runs_in(store: Store) -> list[str]:
+    """The IDs of the runs in a store: every prefix that holds a run.json."""
+    suffix = f"/{keys.RUN}"
+    found = (listed.key for listed in store.list(""))
+    return sorted(key.removesuffix(suffix) for key in found if key.endswith(suffix))
+
+
+def of_store(
+    url: str,
+    *,
+    run_id: str | None,
+    deep: bool,
+    endpoint: str | None = None,
+    region: str | None = None,
+) -> list[Row]:
+    """Every save of one run, or of all runs, newest first. Raises StoreProblem, LookupError."""
+    store = open_store(url, endpoint=endpoint, region=region)
+    runs = [run_id] if run_id else runs_in(store)
+    if not runs:
+        raise LookupError(f"{url} holds no run (no {keys.RUN} below it)")
+    rows: list[Row] = []
+    for name in runs:
+        rows += _of_run(store, name, deep=deep)
+    if (
+        run_id
+        and not rows
+        and f"{run_id}/{keys.RUN}"
+        not in {listed.key for listed in store.list(f"{run_id}/{keys.RUN}")}
+    ):
+        raise LookupError(f"{url} holds no run {run_id}; it has: {', '.join(runs_in(store))}")
+    return rows
+
+
+def _of_run(store: Store, run_id: str, *, deep: bool) -> list[Row]:
+    run = Run(
+        store=store,
+        run_id=run_id,
+        cluster_uid="inspect",
+        job_uid="inspect",
+        rank=0,
+        union_gate=union_gate,
+    )
+    history = run.history()
+    rows: list[Row] = []
+    chosen = False
+    for candidate in run.candidates(history):
+        manifest = run.manifest(candidate.name)
+        if candidate.invalid is not None:
+            save = keys.parse_name(candidate.name)
+            mark = history.condemned(save) if save is not None else None
+            valid, status = False, "Invalid"
+            why = mark.message if mark is not None else candidate.invalid
+        elif not candidate.durable:
+            valid, status = None, "Uploading"
+            why = f"not committed yet; files expected from ranks {candidate.needs}"
+        else:
+            findings = run.examine(candidate.name, deep=deep)
+            valid = not findings
+            status = manifest.status if manifest is not None and valid else "Invalid"
+            how = "every byte read" if deep else "sizes and checksums of the store"
+            why = findings[0].message if findings else f"committed, whole ({how})"
+        current = bool(valid) and not chosen and candidate.full_state is not False
+        chosen = chosen or current
+        rows.append(
+            Row(
+                run=run_id,
+                name=candidate.name,
+                step=candidate.step,
+                epoch=candidate.epoch,
+                loss=candidate.loss,
+                size=candidate.bytes,
+                layout=manifest.layout if manifest is not None else "",
+                valid=valid,
+                status=status,
+                why=why,
+                full_state=candidate.full_state,
+                current=current,
+            )
+        )
+    return rows
