@@ -350,7 +350,7 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
     )
 
 
-_JUDGES = (
+JUDGES = (
     judge_missing,
     judge_pod,
     judge_pods_node,
@@ -363,7 +363,7 @@ _JUDGES = (
 
 def fault_of(gang: Gang, member: Member) -> Fault | None:
     """The most decisive fault of one rank."""
-    for judge in _JUDGES:
+    for judge in JUDGES:
         fault = judge(gang, member)
         if fault is not None:
             return fault

@@ -26,9 +26,9 @@ class Policy:
     # reports and nodes
     report_fresh_seconds: float = 10.0  # older than this, a report is no ground for a fast path
     contact_lost_seconds: float = 8.0  # no byte from a sidecar: its connection is dead
-    reports_unreachable_seconds: float = 30.0
+    reports_unreachable_seconds: float = 30.0  # then the job is shown as Degraded
     lease_stale_seconds: float = 22.0  # kubelets renew every 10 s: two renewals missed
-    stale_lease_share_limit: float = 0.5  # above it, it is the API server, and nobody is lost
+    stale_lease_share_limit: float = 0.5  # a share: above it, it is the API server
     steps_stopped_seconds: float = 3.0  # a step after the contact was lost by more than this
     settle_seconds: float = 0.1  # after an end was heard, for a save that was just finished
     # the end of a run
@@ -36,9 +36,9 @@ class Policy:
     drain_stall_seconds: float = 120.0  # all done, the last save not yet durable
     release_seconds: float = 30.0  # pods may end by themselves before they are deleted
     # holds
-    hold_retry_seconds: float = 30.0
+    hold_retry_seconds: float = 30.0  # a hold that may end by itself looks again
     hold_keep_seconds: float = 300.0  # pods of a hold are kept that long, then the GPUs are freed
     # pace
-    in_place_limit: int = 2  # in-place restarts without progress before all pods are made anew
+    in_place_limit: int = 2  # a count: without progress, before all pods are made anew
     refresh_seconds: float = 30.0  # between writes that only show progress
     look_again_seconds: float = 60.0  # safety net when nothing is awaited
