@@ -12,10 +12,7 @@ import asyncio
 import json
 import os
 import re
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 for part in ("crds", "operator", "tests", "."):
     sys.path.insert(0, str(ROOT / part))
 
-import aiohttp  # noqa: E402
 from kit.apiserver import api_server  # noqa: E402
 from kit.kube import Kube  # noqa: E402
+from kit.operator_process import OperatorProcess  # noqa: E402
 from kit.played import PlayedPods, a_job, eventually  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 from rtj_api import contract, crdgen, wire  # noqa: E402
@@ -42,40 +39,12 @@ PREFIX = "resumable_training_operator"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Operator:
-    """The operator as a process of its own, to be measured from outside."""
-
-    def __init__(self, *, kubeconfig: str, namespace: str, log: Path) -> None:
-        self.log = log
-        self.health, self.metrics = free_port(), free_port()
-        environ = {
-            **os.environ,
-            "KUBECONFIG": kubeconfig,
-            "RTJ_SIDECAR_IMAGE": "played/sidecar:1",
-            "RTJ_WATCH_NAMESPACES": namespace,
-            "RTJ_HEALTH_PORT": str(self.health),
-            "RTJ_METRICS_PORT": str(self.metrics),
-            "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'operator'}",
-        }
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "rtj_operator"], env=environ, stdout=out, stderr=out
-            )
-
-    async def get(self, port: int, path: str) -> tuple[int, str]:
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}{path}") as response:
-                return response.status, await response.text()
-
-    async def is_ready(self) -> bool:
-        try:
-            return (await self.get(self.health, "/readyz"))[0] == 200
-        except aiohttp.ClientError:
-            return False
+class Measured(OperatorProcess):
+    """The operator, looked at from outside."""
 
     async def total(self, name: str, **labels: str) -> float:
         """Sum over all samples of that name with at least these labels."""
-        _, text = await self.get(self.metrics, "/metrics")
+        _, text = await self.get("/metrics")
         return sum(
             sample.value
             for family in text_string_to_metric_families(text)
@@ -90,28 +59,15 @@ class Operator:
         return await self.total(f"{PREFIX}_api_requests_total")
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def rss_mib(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
 
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-async def settled(operator: Operator, *, quiet: float = 2.0) -> float:
+async def settled(operator: Measured, *, quiet: float = 2.0) -> float:
     """Passes made, once nothing waits, runs or was done for `quiet` seconds."""
     last, since = -1.0, time.monotonic()
     while time.monotonic() - since < quiet:
@@ -134,7 +90,7 @@ async def in_batches(calls: Iterable[Awaitable[Any]], *, size: int = 16) -> None
     await asyncio.gather(*(one(call) for call in calls))
 
 
-async def load(cluster: KubeCluster, operator: Operator, *, space: Kube, jobs: int) -> dict:
+async def load(cluster: KubeCluster, operator: Measured, *, space: Kube, jobs: int) -> dict:
     """Many jobs of one pod each that cannot be placed; then a touch of each, again and again."""
     idle_rss = operator.rss_mib()
     path = f"/apis/{contract.API_VERSION}/namespaces/{space.namespace}/{contract.PLURAL}"
@@ -179,7 +135,7 @@ async def load(cluster: KubeCluster, operator: Operator, *, space: Kube, jobs: i
     }
 
 
-async def crashes(cluster: KubeCluster, operator: Operator, *, space: Kube, times: int) -> dict:
+async def crashes(cluster: KubeCluster, operator: Measured, *, space: Kube, times: int) -> dict:
     """A gang of two restarts in place again and again; the fast path, as far as it is one."""
     key = JobKey(space.namespace, "crash")
     job = a_job(namespace=key.namespace, name=key.name)
@@ -254,14 +210,14 @@ async def measure(kube: Kube, *, jobs: int, times: int) -> dict[str, Any]:
     cluster = KubeCluster(configuration, user_agent="operator-load")
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "operator.log"
-        operator = Operator(kubeconfig=kube.kubeconfig, namespace=space.namespace, log=log)
+        operator = Measured(kube.kubeconfig, space.namespace, log)
         try:
-            await eventually(operator.is_ready, what="the operator is ready")
+            await operator.start()
             result = {"crash": await crashes(cluster, operator, space=space, times=times)}
             result["load"] = await load(cluster, operator, space=space, jobs=jobs)
             return result
         finally:
-            operator.stop()
+            await operator.stop()
             keep = os.environ.get("RTJ_KEEP_LOG")
             if keep:
                 Path(keep).write_bytes(log.read_bytes())

@@ -30,14 +30,14 @@ WAIT_SECONDS = 25
 POLL_TIMEOUT = aiohttp.ClientTimeout(total=WAIT_SECONDS + 10, sock_connect=3)
 BACKOFF_FIRST, BACKOFF_MAX = 0.05, 2.0  # seconds
 MAX_REPORT_BYTES = 4 * 1024 * 1024
-# Fields that change all the time and call for no decision: a pass every few seconds reads them.
+# Fields that change all the time and call for no decision: a pass now and then reads them.
 QUIET_FIELDS: Mapping[str, frozenset[str]] = {
     "": frozenset({"sequence", "sentAt"}),
     "progress": frozenset({"step", "epoch", "loss", "updatedAt", "source"}),
     "checkpoint": frozenset({"uploadedBytes", "restoredBytes", "pendingBytes", "intervalSeconds"}),
     "trainer": frozenset({"tail"}),
 }
-QUIET_LOOK_SECONDS = 1.0
+QUIET_LOOK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)

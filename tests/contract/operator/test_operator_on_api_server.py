@@ -6,6 +6,7 @@ import signal
 from typing import Any
 
 import pytest
+from kit.operator_process import OperatorProcess
 from kit.played import PlayedPods, a_job, eventually
 from rtj_api import wire
 from rtj_operator.core.observed import JobKey
@@ -84,6 +85,26 @@ async def test_killed_operator_comes_back_and_counts_exactly(running, cluster, o
     status = await status_of(cluster, key)
     assert (status["starts"], status["restarts"]) == (2, 1)
     assert await operator.value("training_job_restart_count_total", **labels_of(key)) == 1
+
+
+async def test_two_operators_at_once_do_no_harm(running, cluster, operator, tmp_path) -> None:
+    key, pods = running
+    twin = OperatorProcess(operator.kubeconfig, operator.namespace, tmp_path / "twin.log")
+    await twin.start()
+    try:
+        for attempt in (2, 3, 4):
+            await pods.of_rank(attempt % 2).crash()
+            await eventually(
+                lambda a=attempt: training(cluster, key, attempt=a), what=f"attempt {attempt}"
+            )
+        status = await status_of(cluster, key)
+        assert (status["starts"], status["restarts"]) == (4, 3)
+        assert len(await cluster.list_pods(key)) == 2
+        for rank in (0, 1):
+            sequence = [(o.attempt, o.seq) for _, o in pods.of_rank(rank).seen]
+            assert sequence == sorted(set(sequence)), "no order was given twice"
+    finally:
+        await twin.stop()
 
 
 async def test_series_vanish_with_the_job(running, cluster, operator, space) -> None:

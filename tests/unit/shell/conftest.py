@@ -18,7 +18,8 @@ Raw = dict[str, Any]
 class FakeCluster:
     """`shell.api.Cluster` in memory: versions, UIDs and conflicts as the API server has them.
 
-    `fail` is asked before each call with its name and may raise.
+    `fail` is asked before each call with its name, `fail_after` after a write was done; both may
+    raise.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,7 @@ class FakeCluster:
         self.events: dict[str, Raw] = {}
         self.calls: list[str] = []
         self.fail: Callable[[str], None] = lambda _: None
+        self.fail_after: Callable[[str], None] = lambda _: None
         self._numbers = itertools.count(1)
 
     def _called(self, name: str) -> None:
@@ -91,6 +93,7 @@ class FakeCluster:
         }
         pod["status"] = {"phase": "Pending"}
         self.pods[meta["namespace"], meta["name"]] = pod
+        self.fail_after("create_pod")
         return copy.deepcopy(pod)
 
     async def delete_pod(
@@ -103,6 +106,7 @@ class FakeCluster:
         if pod["metadata"]["uid"] != uid:
             raise ApiError(status=409, reason="Conflict", message="the UID differs")
         del self.pods[namespace, name]
+        self.fail_after("delete_pod")
 
     async def annotate_pod(
         self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]
@@ -115,6 +119,7 @@ class FakeCluster:
             raise ApiError(status=409, reason="Conflict", message="the version differs")
         pod["metadata"].setdefault("annotations", {}).update(annotations)
         pod["metadata"]["resourceVersion"] = self._version()
+        self.fail_after("annotate_pod")
         return copy.deepcopy(pod)
 
     async def put_status(self, *, key: JobKey, uid: str, resource_version: str, status: Raw) -> Raw:
@@ -126,6 +131,7 @@ class FakeCluster:
             raise ApiError(status=409, reason="Conflict", message="the version differs")
         job["status"] = copy.deepcopy(status)
         job["metadata"]["resourceVersion"] = self._version()
+        self.fail_after("put_status")
         return copy.deepcopy(job)
 
     async def create_event(self, event: Raw) -> Raw:

@@ -9,6 +9,7 @@ import pytest
 from rtj_api import contract, wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Status
+from rtj_operator.core.decide import decide as rules
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.core.plan import CreatePod, DeletePod, Note, PatchDirective, Plan
 from rtj_operator.core.pods import PodSettings
@@ -250,6 +251,43 @@ async def test_a_decision_that_never_settles_does_not_spin(cluster, raw_job, mak
     delay = await turn(make_app(restless))
     assert delay is not None
     assert 0.1 < delay < 1
+
+
+WRITES = ("put_status", "create_pod", "delete_pod", "annotate_pod")
+
+
+@pytest.mark.parametrize("after_it_was_done", [False, True])
+@pytest.mark.parametrize("number", range(6))
+async def test_an_error_at_any_write_leads_to_the_same_end(
+    cluster, raw_job, make_app, number: int, after_it_was_done: bool
+) -> None:
+    """With the real rules: the write number `number` fails, or is done and its answer is lost;
+    and the operator that saw it is gone: another one goes on."""
+    cluster.add_job(raw_job(replicas=3))
+    left = number
+
+    def fail(call: str) -> None:
+        nonlocal left
+        if call in WRITES:
+            left -= 1
+            if left == -1:
+                raise ApiError(status=500, message="the connection broke")
+
+    if after_it_was_done:
+        cluster.fail_after = fail
+    else:
+        cluster.fail = fail
+    for _ in range(4):
+        await turn(make_app(rules))
+    assert left < 0, "fewer writes than this test is about"
+    status = cluster.jobs["team", "gpt"]["status"]
+    assert (status["attempt"], status["starts"]) == (1, 0)
+    assert len(cluster.pods) == 3
+    for pod in cluster.pods.values():
+        order = wire.Directive.model_validate_json(
+            pod["metadata"]["annotations"][contract.ANNOTATION_DIRECTIVE]
+        )
+        assert (order.attempt, order.phase) == (1, wire.Phase.PREPARE)
 
 
 async def test_the_plans_own_time_is_kept_and_no_job_waits_longer_than_the_resync(

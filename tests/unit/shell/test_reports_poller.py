@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from rtj_api import wire
 from rtj_operator.core.observed import JobKey
-from rtj_operator.shell.reports import Endpoint, Reports, is_news
+from rtj_operator.shell.reports import QUIET_LOOK_SECONDS, Endpoint, Reports, is_news
 
 KEY = JobKey("team", "gpt")
 
@@ -147,7 +147,7 @@ async def test_progress_alone_wakes_the_job_later(sidecar, reports, woken) -> No
     await until(lambda: view(reports).connected)
     await sidecar.set(progress=wire.ProgressView(step=5))
     await until(lambda: view(reports).report.progress.step == 5)
-    assert woken.calls == [0, 1.0]
+    assert woken.calls == [0, QUIET_LOOK_SECONDS]
 
 
 async def test_received_at_stays_while_the_report_is_the_same(sidecar, reports) -> None:
