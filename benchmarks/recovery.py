@@ -157,7 +157,7 @@ def builtin(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
         found = space.list(
             "pods", selector=f"bench={name},batch.kubernetes.io/job-completion-index=1"
         )
-        return next(p for p in found if "deletionTimestamp" not in p["metadata"])
+        return [p for p in found if "deletionTimestamp" not in p["metadata"]][0]  # noqa: RUF015
 
     def log() -> str:
         return space.run("logs", pod()["metadata"]["name"], "-c", "trainer")
