@@ -71,7 +71,7 @@ def blocks(source: Source, *, start: int, end: int, buffer: bytearray) -> Iterat
 
 
 def crc64(data: bytes | memoryview, previous: int = 0) -> int:
-    return checksums.crc64nvme(data, previous)
+    return int(checksums.crc64nvme(data, previous))
 
 
 def crc64_text(value: int) -> str:

@@ -47,7 +47,7 @@ from rtj_sidecar.stores.base import (
 from rtj_sidecar.stores.local import crc64, crc64_text
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
-from rtj_sidecar.stores.s3_upload import Uploads
+from rtj_sidecar.stores.s3_upload import Body, Uploads
 
 _SMALL_READ_TIMEOUT_S = 10
 _TRANSFER_READ_TIMEOUT_S = 60
@@ -281,7 +281,7 @@ class S3Store:
         while True:
             check_cancel(cancel)
             # An earlier try has left a streamed body at its end.
-            if hasattr(body := arguments.get("Body"), "seek"):
+            if isinstance(body := arguments.get("Body"), Body):
                 body.seek(0)
             try:
                 with self._explained(operation, key or ""):
