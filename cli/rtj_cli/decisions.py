@@ -72,7 +72,8 @@ def after_end(trainer: TrainerView, *, stopping: bool, budget: Budget) -> Restar
     if trainer.container_restarted:
         what = "the supervisor was killed under the trainer"
     else:
-        verdict = exits.judge(exits.Exit(code), out_of_memory=trainer.oom_kills > 0)
+        end = exits.from_returncode(code if trainer.exit_code is None else trainer.exit_code)
+        verdict = exits.judge(end, out_of_memory=trainer.oom_kills > 0)
         what = verdict.message if verdict is not None else "exit code 0"
     if stopping:
         return End(code, f"stopped as asked: {what}")

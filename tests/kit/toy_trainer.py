@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 
-def save(path: Path, state: dict) -> None:
+def save(path: Path, state: dict, *, in_place: bool = False) -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", pickle.dumps(state, protocol=2))
@@ -26,12 +26,13 @@ def save(path: Path, state: dict) -> None:
         archive.writestr("archive/data/0", state["model"]["weight"])
         archive.writestr("archive/version", "3\n")
         archive.writestr("archive/.data/serialization_id", f"{state['step']:040d}")
-    temporary = path.with_name(f".tmp-{path.name}")
+    temporary = path if in_place else path.with_name(f".tmp-{path.name}")
     with open(temporary, "wb") as file:
         file.write(content.getvalue())
         file.flush()
         os.fsync(file.fileno())
-    os.rename(temporary, path)
+    if not in_place:
+        os.rename(temporary, path)
 
 
 def load(path: Path) -> dict:
@@ -49,6 +50,7 @@ def main() -> int:
     parser.add_argument("--keep", type=int, default=0)
     parser.add_argument("--ranks-that-save", default="0")
     parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--one-file", action="store_true", help="overwrite last.pt in place")
     parser.add_argument("--crash-at", type=int, default=0)
     arguments = parser.parse_args()
     rank = os.environ.get("RANK", "0")
@@ -72,7 +74,8 @@ def main() -> int:
                 "model": {"weight": weight},
                 "optimizer": {"state": {0: {"exp_avg": [0.0]}}, "param_groups": [{"lr": 0.1}]},
             }
-            save(arguments.dir / f"ckpt_{step}.pt", whole)
+            name = "last.pt" if arguments.one_file else f"ckpt_{step}.pt"
+            save(arguments.dir / name, whole, in_place=arguments.one_file)
             if arguments.keep:
                 for old in sorted(arguments.dir.glob("ckpt_*.pt"), key=os.path.getmtime)[
                     : -arguments.keep

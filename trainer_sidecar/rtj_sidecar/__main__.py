@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import signal
 import sys
@@ -15,6 +16,21 @@ from pathlib import Path
 
 from rtj_sidecar.agent import Agent
 from rtj_sidecar.config import ConfigError, Site, read_site
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 async def serve(site: Site) -> None:
@@ -45,11 +61,9 @@ def main() -> int:
     )
     parser.add_argument("--bind", help="address of the HTTP port (default: every interface)")
     arguments = parser.parse_args()
-    logging.basicConfig(
-        level=logging.INFO,
-        format='{"time":"%(asctime)s","level":"%(levelname)s","logger":"%(name)s","message":"%(message)s"}',
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo, bind=arguments.bind)
     except ConfigError as error:

@@ -110,6 +110,7 @@ class Agent:
         self.mirroring = Mirroring(station, self.looking, self.shipping)
         entry = journal.entry
         if entry.directive is not None:
+            self._expect(station, entry.directive)
             reporter.set(
                 attempt=entry.directive.attempt,
                 seq=entry.directive.seq,
@@ -120,6 +121,11 @@ class Agent:
             await station.on_disk(station.directory.load)
             station.begin_progress(back=LOG_BACK_BYTES)
         await self._serve(station)
+
+    def _expect(self, station: Station, directive: Directive) -> None:
+        """How much of a save this directory holds: all of it, or one rank's share."""
+        alone = directive.world_size == 1 or self._site.config.shared_directory
+        station.directory.expect = Expectations(world_size=directive.world_size, whole=alone)
 
     def _open_run(self, reporter: Reporter) -> Run | None:
         config = self._site.config
@@ -292,6 +298,7 @@ class Agent:
             return
         at.contact = time.monotonic()
         at.reporter.heal("journal")
+        self._expect(at, directive)
         if directive.attempt > at.reporter.current.attempt:
             at.end_progress()
         at.reporter.set(attempt=directive.attempt, seq=directive.seq, problem=None)

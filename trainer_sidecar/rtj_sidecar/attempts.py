@@ -519,6 +519,7 @@ class Attempts:
         while not self._shipping.is_drained():
             at.ship_now.set()
             await asyncio.sleep(0.1)
+        self._looking.tell()
         at.set_phase(SidecarPhase.DRAINED)
 
     async def _send_log(self) -> None:

@@ -35,6 +35,7 @@ from rtj_sidecar.checkpoints.pins import (
     pins_dir,
     sweep_pins,
 )
+from rtj_sidecar.checkpoints.quarantine import free_quarantine
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot, walk
@@ -320,11 +321,16 @@ class Directory:
         self.reader.cache.put(stamp, "sha256", sha256)
 
     def make_room(self, wanted: int) -> None:
-        """Drop the oldest durable pins until `wanted` bytes fit. Raises DirectoryProblem."""
+        """Empty quarantine, then drop the oldest durable pins, until `wanted` bytes fit.
+
+        Raises DirectoryProblem.
+        """
         while True:
             room = disk_room(self.path, largest_save=self._largest if wanted else 0, wanted=wanted)
             if wanted == 0 or room.fits:
                 return
+            if free_quarantine(self.path, wanted=room.wanted + room.reserve - room.free) > 0:
+                continue
             spare = [save for save in self.saves if save.record.durable or save.record.over]
             if not spare:
                 raise DirectoryProblem(

@@ -25,6 +25,7 @@ from rtj_sidecar.runs.run import (
     FenceLost,
     Ignored,
     Named,
+    Retained,
     Waiting,
 )
 from rtj_sidecar.station import Station, log
@@ -263,6 +264,7 @@ class Holding:
         answer = await self._in_store(run.try_commit, ship, fence=fence, gone=self._gone(ship))
         if isinstance(answer, Committed):
             self._committed(answer.manifest)
+            await self._retain()
         elif isinstance(answer, Dropped):
             self._drop(ship, answer.message)
         elif isinstance(answer, Ignored):
@@ -296,6 +298,20 @@ class Holding:
             return seen.attempt == self._at.attempt and not holds and not waits
 
         return [r for r in ship.expected if r in self._ranks and has_lost(self._ranks[r])]
+
+    async def _retain(self) -> None:
+        """Beyond `keep_last`, durable saves are marked, and deleted an hour later."""
+        at = self._at
+        keep, run, fence = at.site.config.keep_last, at.run, at.fence
+        if keep is None or run is None or fence is None:
+            return
+        resume = at.journal.entry.resume
+        in_use = [resume.name] if resume is not None and resume.name else []
+        done = await self._in_store(run.retain, fence=fence, keep_last=keep, in_use=in_use)
+        gone = set(done.marked) if isinstance(done, Retained) else set()
+        if gone:
+            at.candidates = [c for c in at.candidates if c.name not in gone]
+            at.tell_candidates()
 
     def _committed(self, manifest: ManifestRecord) -> None:
         at = self._at

@@ -30,8 +30,7 @@ class Looking:
         self._at = station
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0
-        self._intervals: list[float] = []
-        self._counted: set[str] = set()
+        self._condemned: set[str] = set()
 
     async def loop(self) -> None:
         """While a trainer runs: every `poll_seconds`, and at once when asked."""
@@ -62,7 +61,7 @@ class Looking:
             return []
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)
-        self.tell(found)
+        self.tell()
         if new:
             at.ship_now.set()
         return new
@@ -114,9 +113,11 @@ class Looking:
 
     def _condemn(self, save: FoundSave, verdict: Judgement) -> None:
         # A torn save is told by its place and generation: it has no name in the run.
+        name = f"{save.root_key}@{save.fingerprint[:8]}"
+        self._condemned.add(name)
         self._at.reporter.add_verdict(
             Verdict(
-                name=f"{save.root_key}@{save.fingerprint[:8]}",
+                name=name,
                 step=save.step,
                 reason=Reason.CHECKPOINT_TORN,
                 message=f"{save.root_key} on rank {self._at.site.config.rank}: {verdict.message}",
@@ -133,15 +134,27 @@ class Looking:
             )
             at.reporter.set(progress=at.progress.view())
 
-    def tell(self, found: Look | None = None) -> None:
+    def _valid(self) -> int:
+        """Saves that could be chosen: proved ones of the run, and what is pinned for it here."""
+        at = self._at
+        named = [c for c in at.candidates if c.invalid is None and c.full_state is not False]
+        pinned = {save.record.name for save in at.directory.saves}
+        waiting = [s for s in at.directory.saves if s.is_pending and s.record.name is None]
+        return sum(c.durable or c.name in pinned for c in named) + len(waiting)
+
+    def _invalid(self) -> int:
+        """Saves of the run that bear a mark, and those found torn in this directory."""
+        marked = sum(found.invalid is not None for found in self._at.candidates)
+        return marked + len(self._condemned)
+
+    def tell(self) -> None:
         """Refresh what the report says about checkpoints."""
         at = self._at
         view: CheckpointView = at.reporter.current.checkpoint
         saves = [save for save in at.directory.saves if not save.record.mirror]
         changes: dict[str, object] = {}
-        if found is not None:
-            changes["valid"] = sum(v.candidate for _, v in found.judged)
-            changes["invalid"] = sum(v.status is Status.TORN for _, v in found.judged)
+        changes["valid"] = self._valid()
+        changes["invalid"] = self._invalid()
         if saves:
             changes["last_saved_step"] = saves[-1].record.facts.step
             changes["last_saved_at"] = saves[-1].record.seen_at

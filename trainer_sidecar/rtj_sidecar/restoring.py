@@ -19,7 +19,7 @@ from rtj_sidecar.checkpoints.restore import (
     incoming_dir,
     survey,
 )
-from rtj_sidecar.checkpoints.restore_plan import Chosen, RestorePlan, plan_restore
+from rtj_sidecar.checkpoints.restore_plan import Chosen, plan_restore, plan_set_aside
 from rtj_sidecar.checkpoints.types import Pointer, PointerKind, Verdict, WantedFile
 from rtj_sidecar.directory import Directory, DirectoryProblem, Look
 from rtj_sidecar.runs.records import FileRecord, SaveFacts
@@ -130,35 +130,13 @@ def set_all_aside(directory: Directory, *, attempt: int) -> Restored:
     pointer that names one. Raises RestoreError."""
     try:
         look = directory.look(writers=Writers(gone=True))
-        going: set[str] = {p.path for p in look.snapshot.pointers if p.names is not None}
-        for save in look.snapshot.saves:
-            paths = {entry.path for entry in save.all_files}
-            whole = save.root_key not in paths | {"."}
-            going |= {save.root_key} if whole else paths
-        plan = RestorePlan(
-            root_key=".",
-            valid=(),
-            fetch=(),
-            from_pins=(),
-            place=(),
-            quarantine=_outermost(going),
-            pointers=(),
-            touch=(),
-        )
+        plan = plan_set_aside(look.snapshot)
         moved = apply_restore(
             root=directory.path, plan=plan, restore_id=f"{attempt}-scratch", attempt=attempt
         )
     except (OSError, UnsafePathError, DirectoryProblem) as error:
         raise RestoreError(f"quarantine before a start from nothing: {error}") from error
     return Restored(None, 0, 0, moved)
-
-
-def _outermost(paths: set[str]) -> tuple[str, ...]:
-    def inside(path: str) -> bool:
-        parts = path.split("/")
-        return any("/".join(parts[:depth]) in paths for depth in range(1, len(parts)))
-
-    return tuple(sorted(path for path in paths if not inside(path)))
 
 
 def _verdicts(look: Look) -> dict[tuple[str, str], Verdict]:

@@ -226,6 +226,10 @@ class Shipping:
         at, ships = self._at, self._ships
         durable, dropped, skipped = set(ships.durable), set(ships.dropped), set(ships.skipped)
         changed = False
+        # First: as soon as no save is pending this pod is drained, and must say what is durable.
+        if ships.durable and ships.durable[-1] != at.journal.entry.last_durable_name:
+            changed = True
+            self._note_durable(ships.durable[-1])
         for save in at.directory.saves:
             record = save.record
             if record.name in durable and not record.durable:
@@ -237,9 +241,6 @@ class Shipping:
             elif record.name is None and save.pin.fingerprint in skipped and not record.over:
                 changed = True
                 await self._remember(save, over="a newer save went first")
-        if ships.durable and ships.durable[-1] != at.journal.entry.last_durable_name:
-            changed = True
-            self._note_durable(ships.durable[-1])
         if changed:
             await self.trim()
             self._looking.tell()

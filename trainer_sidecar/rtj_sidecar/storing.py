@@ -107,7 +107,9 @@ class Storing:
             fence=fence,
             cancel=at.closing,
         )
-        self._tell_invalid(vetted)
+        if any(found.invalid is not None for found in vetted):
+            history = await asyncio.to_thread(run.history)  # with the marks just made
+            self._tell_invalid(vetted, run=run, history=history)
         at.candidates = list(vetted)
         at.tell_candidates()
         at.reporter.set(
@@ -136,15 +138,16 @@ class Storing:
                 last_durable_at=newest.written_at,
             )
 
-    def _tell_invalid(self, candidates: list[Candidate]) -> None:
+    def _tell_invalid(self, candidates: list[Candidate], *, run: Run, history: History) -> None:
         for found in candidates:
             if found.invalid is not None:
+                why = run.why_invalid(history, found.name) or f"{found.name}: {found.invalid}"
                 self._at.reporter.add_verdict(
                     Verdict(
                         name=found.name,
                         step=found.step,
                         reason=found.invalid,
-                        message=f"{found.name} in the store: {found.invalid}; see its mark",
+                        message=why,
                         at=time.time(),
                     )
                 )
