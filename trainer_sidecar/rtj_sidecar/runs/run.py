@@ -134,6 +134,14 @@ class Run:
         """Newest first: durable ones, and named ships that are not durable yet."""
         return lineage.candidates(history)
 
+    def why_invalid(self, history: History, name: str) -> str | None:
+        """The evidence against a save: file, expected, got; None where nothing is known."""
+        save = keys.parse_name(name)
+        if save is None:
+            return None
+        found = history.condemned(save)
+        return found.message if found else history.broken.get(keys.manifest_key(save))
+
     def position_of(self, history: History, name: str) -> Parent:
         """The save as the parent of an attempt that starts from it, for `set_parent`."""
         save = keys.parse_name(name)
