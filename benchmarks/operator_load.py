@@ -18,6 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -39,24 +40,31 @@ PREFIX = "resumable_training_operator"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+@dataclass(frozen=True)
+class Totals:
+    passes: float
+    requests: float
+    busy: float  # 0 when nothing waits or runs
+
+
 class Measured(OperatorProcess):
     """The operator, looked at from outside."""
 
-    async def total(self, name: str, **labels: str) -> float:
-        """Sum over all samples of that name with at least these labels."""
+    async def totals(self) -> Totals:
+        """One scrape. It costs the operator about as much as a few passes: ask seldom."""
         _, text = await self.get("/metrics")
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
+        samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
+
+        def total(name: str, **labels: str) -> float:
+            return sum(
+                s.value for s in samples if s.name == name and labels.items() <= s.labels.items()
+            )
+
+        return Totals(
+            passes=total(f"{PREFIX}_handler_runs_total", result="ok"),
+            requests=total(f"{PREFIX}_api_requests_total"),
+            busy=total(f"{PREFIX}_queue_depth") + total(f"{PREFIX}_longest_pass_seconds"),
         )
-
-    async def passes(self) -> float:
-        return await self.total(f"{PREFIX}_handler_runs_total", result="ok")
-
-    async def requests(self) -> float:
-        return await self.total(f"{PREFIX}_api_requests_total")
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -67,16 +75,14 @@ class Measured(OperatorProcess):
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
-async def settled(operator: Measured, *, quiet: float = 2.0) -> float:
-    """Passes made, once nothing waits, runs or was done for `quiet` seconds."""
-    last, since = -1.0, time.monotonic()
-    while time.monotonic() - since < quiet:
-        now = await operator.passes()
-        waits = await operator.total(f"{PREFIX}_queue_depth")
-        runs = await operator.total(f"{PREFIX}_longest_pass_seconds")
-        if now != last or waits or runs:
-            last, since = now, time.monotonic()
-        await asyncio.sleep(0.2)
+async def settled(operator: Measured, *, looks: int = 2, every: float = 1.5) -> Totals:
+    """The totals once nothing was done in `looks` looks."""
+    last, same = await operator.totals(), 0
+    while same < looks:
+        await asyncio.sleep(every)
+        now = await operator.totals()
+        same = same + 1 if now.passes == last.passes and not now.busy else 0
+        last = now
     return last
 
 
@@ -102,7 +108,7 @@ async def load(cluster: KubeCluster, operator: Measured, *, space: Kube, jobs: i
     made_in, made_cpu = time.monotonic() - began, operator.cpu_seconds() - cpu
     rounds = 3
     began, cpu = time.monotonic(), operator.cpu_seconds()
-    passes, requests = await operator.passes(), await operator.requests()
+    before = await operator.totals()
     for number in range(rounds):
         patch = {"metadata": {"annotations": {"touched": str(number)}}}
         await in_batches(
@@ -115,8 +121,8 @@ async def load(cluster: KubeCluster, operator: Measured, *, space: Kube, jobs: i
             )
             for name in names
         )
-    done = await settled(operator) - passes
-    spent = operator.cpu_seconds() - cpu
+    after = await settled(operator)
+    done, spent = after.passes - before.passes, operator.cpu_seconds() - cpu
     return {
         "jobs": jobs,
         "rss_mib_idle": round(idle_rss, 1),
@@ -130,7 +136,7 @@ async def load(cluster: KubeCluster, operator: Measured, *, space: Kube, jobs: i
             "count": done,
             "a_second_and_core_with_watch": round(done / spent, 1),
             "cpu_ms_a_pass_with_watch": round(spent * 1000 / done, 2),
-            "requests_a_pass": round((await operator.requests() - requests) / done, 2),
+            "requests_a_pass": round((after.requests - before.requests) / done, 2),
         },
     }
 
@@ -163,14 +169,10 @@ async def crashes(cluster: KubeCluster, operator: Measured, *, space: Kube, time
                 if rank == 0:
                     fields |= {"candidates": [candidate]}
                 await pods.of_rank(rank).say(**fields)
-            await settled(operator, quiet=1.0)
-            requests = await operator.requests()
+            await settled(operator, looks=1)
             died = await pods.of_rank(attempt % 2).crash()
             await eventually(lambda: is_training(cluster, key, attempt + 1), what="again")  # noqa: B023
-            heard.append(
-                timeline(operator.lines(), attempt=attempt + 1, died=died)
-                | {"requests": await operator.requests() - requests}
-            )
+            heard.append(timeline(operator.lines(), attempt=attempt + 1, died=died))
     return {
         "times": len(heard),
         "fast_path_share": statistics.mean(entry["fast"] for entry in heard),

@@ -86,7 +86,9 @@ def health_app(*, pulse: Pulse, queue: KeyQueue) -> web.Application:  # type: ig
 def metrics_app(registry: CollectorRegistry) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        # Thousands of series take a good part of a second: the loop must not stand still for it.
+        body = await asyncio.to_thread(encode, registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)
