@@ -300,6 +300,7 @@ class Status(StatusModel):
     attempts: list[AttemptRecord] = Field(default_factory=list, max_length=MAX_ATTEMPTS)
     conditions: list[Condition] = Field(default_factory=list, max_length=16)
     last_request: LastRequest | None = None
+    shown_at: Time | None = Field(None, description="When this status was last written.")
 
     def dump(self) -> dict[str, Any]:
         """The status as JSON-ready camelCase data, absent optionals left out."""

@@ -16,7 +16,8 @@ _KIND = "requiredDuringSchedulingIgnoredDuringExecution"
 def keep_off(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]:
     """The pod manifest with a required node affinity `metadata.name NotIn nodes`.
 
-    Node selector terms are alternatives, so the demand is added to each of the user's own.
+    Node selector terms are alternatives, so the demands are added to each of the user's own. The
+    API server takes only one value for a node field, hence one demand a node.
     """
     if not nodes:
         return manifest

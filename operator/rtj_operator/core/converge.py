@@ -8,7 +8,7 @@ from __future__ import annotations
 from rtj_api.reasons import Reason
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
-from rtj_operator.core import stages
+from rtj_operator.core import holds, stages
 from rtj_operator.core.directives import desired_directive, phase_for
 from rtj_operator.core.failures import may_be_training
 from rtj_operator.core.gang import Gang, Member
@@ -132,7 +132,7 @@ def hold_removals(gang: Gang) -> list[Action]:
     actions: list[Action] = []
     for member in gang.members:
         pod = member.pod
-        if pod is None or (member.rank == 0 and not suspended):
+        if pod is None or (member.rank == 0 and hold.reason in holds.KEEPS_RANK_ZERO):
             continue
         if has_undurable(gang, member):
             continue

@@ -35,9 +35,14 @@ def record(
 ) -> Plan:
     """A plan that writes `status`, with conditions and phase made to agree with it."""
     gang = gather(gang.observed, policy=gang.policy, alarm=gang.alarm, status=status)
-    final = core_status.finished(gang)
+    final = core_status.finished(gang).model_copy(update={"shown_at": moment_of(gang)})
     notes = (*notes, *verdict_notes(gang))
     return Plan(rule=rule, why=why, status=final, notes=notes, evidence=evidence or {})
+
+
+def moment_of(gang: Gang) -> float:
+    """This moment with the precision that JSON keeps."""
+    return round(gang.now * 1e6) / 1e6
 
 
 def verdict_notes(gang: Gang) -> tuple[Note, ...]:
@@ -315,6 +320,7 @@ def _hold_plan(gang: Gang, *, rule: str) -> Plan:
         gang.job.status, status, now=gang.now, seconds=gang.policy.refresh_seconds
     )
     if is_due:
+        status = status.model_copy(update={"shown_at": moment_of(gang)})
         notes: tuple[Note, ...] = ()
         is_suspended = status.is_true(ConditionType.SUSPENDED)
         if is_suspended and not gang.job.status.is_true(ConditionType.SUSPENDED):

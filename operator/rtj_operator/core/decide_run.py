@@ -11,7 +11,7 @@ from rtj_operator.core import attempts, failures, holds, stages
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import notes_of, record, verdict_notes
+from rtj_operator.core.decide_life import moment_of, notes_of, record, verdict_notes
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
 
@@ -213,6 +213,6 @@ def refresh(gang: Gang) -> Plan | None:
     return Plan(
         rule="refresh",
         why="what the reports say is newer than what status shows",
-        status=status,
+        status=status.model_copy(update={"shown_at": moment_of(gang)}),
         notes=verdict_notes(gang),
     )

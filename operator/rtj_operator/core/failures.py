@@ -211,6 +211,24 @@ def judge_pods_node(gang: Gang, member: Member) -> Fault | None:
     )
 
 
+def judge_terminating(gang: Gang, member: Member) -> Fault | None:
+    """The supervisor was sent SIGTERM and the API does not yet say why: the pod is being ended,
+    so neither its trainer's signal nor its exit code is the trainer's own."""
+    report = member.report
+    if member.pod is None or report is None or not report.terminating:
+        return None
+    ended = report.trainer.ended_at if report.trainer.attempt == gang.attempt else None
+    return _fault(
+        member,
+        reason=Reason.POD_DELETED,
+        at=ended if ended is not None else gang.now,
+        order=_POD,
+        is_pod_lost=True,
+        message=f"pod {member.name} is being ended: its trainer's container was sent SIGTERM",
+        evidence={"pod": member.name, "terminating": True},
+    )
+
+
 def judge_sidecar(gang: Gang, member: Member) -> Fault | None:
     """The sidecar is down for so long that the kubelet cannot be bringing it back."""
     pod = member.pod
@@ -354,6 +372,7 @@ JUDGES = (
     judge_missing,
     judge_pod,
     judge_pods_node,
+    judge_terminating,
     judge_sidecar,
     judge_failed_report,
     judge_trainer,

@@ -18,6 +18,8 @@ STORE_REASONS = frozenset(
         Reason.BUCKET_MISSING,
     }
 )
+# The cause lies in the store: rank 0's pod stays, to look at it again.
+KEEPS_RANK_ZERO = STORE_REASONS | {Reason.NO_VALID_CHECKPOINT, Reason.RUN_IN_USE}
 # A sidecar that gives up for one of these needs a person or another job, not another try.
 HOLDING = STORE_REASONS | {
     Reason.RUN_IN_USE,

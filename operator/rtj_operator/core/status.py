@@ -472,26 +472,27 @@ def _loud(checkpoint: CheckpointStatus) -> CheckpointStatus:
     )
 
 
+def _quiet(status: Status) -> Status:
+    """What is left when all that changes by itself is taken away."""
+    return status.model_copy(
+        update={
+            "progress": Progress(),
+            "attempts": [],
+            "checkpoint": _loud(status.checkpoint),
+            "conditions": [c.model_copy(update={"message": ""}) for c in status.conditions],
+            "shown_at": None,
+        }
+    )
+
+
 def needs_refresh(old: Status, new: Status, *, now: float, seconds: float) -> tuple[bool, float]:
     """Whether the difference is worth a write now, and if not, when it will be.
 
-    Conditions, stages and newly durable saves at once; mere progress every `seconds`.
+    Conditions, stages and newly durable saves at once; progress and wordings every `seconds`.
     """
     if old == new:
         return False, float("inf")
-    quiet = {
-        "progress": None,
-        "attempts": None,
-        "checkpoint": _loud(new.checkpoint),
-    }
-    quiet_old = {
-        **quiet,
-        "checkpoint": _loud(old.checkpoint),
-    }
-    if old.model_copy(update=quiet_old) != new.model_copy(update=quiet):
+    if _quiet(old) != _quiet(new):
         return True, now
-    shown = max(
-        (t for t in (old.progress.at, old.checkpoint.last_saved_time) if t is not None), default=0.0
-    )
-    due = shown + seconds
+    due = (old.shown_at or 0.0) + seconds
     return now >= due, due

@@ -1,0 +1,44 @@
+"""Keeping off lost nodes changes nothing else in the manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtj_operator.core.avoid import keep_off
+
+DEMANDS = [{"key": "metadata.name", "operator": "NotIn", "values": [n]} for n in ("n1", "n2")]
+KIND = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def terms_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return manifest["spec"]["affinity"]["nodeAffinity"][KIND]["nodeSelectorTerms"]
+
+
+def test_nothing_to_avoid_changes_nothing() -> None:
+    manifest = {"spec": {"containers": []}}
+    assert keep_off(manifest, ()) is manifest
+
+
+def test_a_plain_pod_gets_one_term() -> None:
+    manifest = {"spec": {"containers": []}}
+    assert terms_of(keep_off(manifest, ["n2", "n1"])) == [{"matchFields": DEMANDS}]
+    assert manifest == {"spec": {"containers": []}}, "the caller's manifest is left alone"
+
+
+def test_each_of_the_users_alternatives_keeps_off_too() -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    field = {"key": "metadata.name", "operator": "In", "values": ["n3"]}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
+    node = {
+        KIND: {"nodeSelectorTerms": [{"matchExpressions": [zone]}, {"matchFields": [field]}]},
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+    }
+    manifest = {"spec": {"affinity": {"nodeAffinity": node, "podAffinity": {"x": 1}}}}
+    made = keep_off(manifest, ["n1", "n2"])
+    assert terms_of(made) == [
+        {"matchExpressions": [zone], "matchFields": DEMANDS},
+        {"matchFields": [field, *DEMANDS]},
+    ]
+    assert made["spec"]["affinity"]["podAffinity"] == {"x": 1}
+    kept = made["spec"]["affinity"]["nodeAffinity"]
+    assert kept["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
