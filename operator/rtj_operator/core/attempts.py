@@ -22,8 +22,8 @@ from rtj_api.status import (
 from rtj_api.wire import SidecarPhase
 
 from rtj_operator.core import budget, ledger
-from rtj_operator.core.failures import Fault
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.judges import Fault
 from rtj_operator.core.status import with_condition
 
 

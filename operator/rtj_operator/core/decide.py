@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rtj_operator.core import decide_fault, decide_life, decide_run
-from rtj_operator.core import status as core_status
+from rtj_operator.core.absorb import absorbed
 from rtj_operator.core.gang import Alarm, Gang, gather
 from rtj_operator.core.observed import Observed
 from rtj_operator.core.plan import Plan
@@ -49,7 +49,7 @@ def decide(observed: Observed, policy: Policy | None = None) -> Plan:
         return decide_life.unreadable(job, now=observed.now, policy=policy)
     alarm = Alarm(observed.now)
     gang = gather(observed, policy=policy, alarm=alarm, status=job.status)
-    gang = replace(gang, status=core_status.absorbed(gang))
+    gang = replace(gang, status=absorbed(gang))
     for rule in RULES:
         plan = rule(gang)
         if plan is not None:

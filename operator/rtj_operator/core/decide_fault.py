@@ -9,8 +9,8 @@ from rtj_api.status import RestartKind
 from rtj_operator.core import attempts, budget, failures, holds, stages
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.decide_life import notes_of, record
-from rtj_operator.core.failures import Fault
 from rtj_operator.core.gang import Gang
+from rtj_operator.core.judges import Fault
 from rtj_operator.core.plan import Note, Plan
 
 

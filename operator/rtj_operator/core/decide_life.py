@@ -16,6 +16,7 @@ from rtj_api.wire import RequestAction
 
 from rtj_operator.core import attempts, converge, holds
 from rtj_operator.core import status as core_status
+from rtj_operator.core.absorb import new_verdicts
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.failures import all_faults, is_released
 from rtj_operator.core.gang import Gang, gather
@@ -48,9 +49,7 @@ def moment_of(gang: Gang) -> float:
 def verdict_notes(gang: Gang) -> tuple[Note, ...]:
     """An event for each save found bad since the last write."""
     notes = []
-    for verdict in core_status.new_verdicts(
-        gang, told=gang.job.status.checkpoint.last_verdict_time
-    )[-5:]:
+    for verdict in new_verdicts(gang, told=gang.job.status.checkpoint.last_verdict_time)[-5:]:
         try:
             reason = Reason(verdict.reason)
         except ValueError:

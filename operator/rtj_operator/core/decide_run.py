@@ -7,7 +7,7 @@ from rtj_api.rules.resume import NoChoice
 from rtj_api.status import PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
-from rtj_operator.core import attempts, failures, holds, stages
+from rtj_operator.core import attempts, failures, holds, remedies, stages
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
@@ -62,7 +62,7 @@ def undrained(gang: Gang) -> Plan | None:
         return None
     pending = [m for m in gang.members if not m.has_reached(gang.attempt, SidecarPhase.DRAINED)]
     troubles = [p for m in pending if m.report is not None for p in holds.problems_of(m.report)]
-    detail = troubles[0].message if troubles else "it is still being shipped"
+    detail = remedies.worded(troubles[0], gang.spec) if troubles else "it is still being shipped"
     message = (
         f"training is done, but the last save of ranks {[m.rank for m in pending][:8]} is not "
         f"durable: {detail}. The pods keep it and go on trying"
@@ -159,7 +159,10 @@ def _hold(gang: Gang, refused: NoChoice, zero: Report) -> Plan:
     reason, message = refused.reason, refused.message
     trouble = holds.store_trouble(zero) if reason == Reason.STORE_UNREACHABLE else None
     if trouble is not None:
-        reason, message = Reason(trouble.reason), f"{trouble.message}. {message}"
+        reason, message = (
+            Reason(trouble.reason),
+            f"{remedies.worded(trouble, gang.spec)}. {message}",
+        )
     held = attempts.next_hold(
         gang, reason=reason, message=message, retry_seconds=holds.retry_seconds(gang, reason)
     )

@@ -44,6 +44,9 @@ class JobSpec:
     run_id: str
     template_hash: str  # of the user's template, as it would be annotated on a pod made now
     has_store: bool = True
+    store_url: str | None = None  # these three: to name in messages what a user can change
+    store_endpoint: str | None = None
+    credentials_secret: str | None = None
     shared_directory: bool = False  # several pods write one checkpoint directory
     suspend: bool = False
     scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch

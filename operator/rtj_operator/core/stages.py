@@ -10,8 +10,8 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
 from rtj_operator.core.directives import desired_directive, has_accepted
-from rtj_operator.core.failures import Fault
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.judges import Fault
 from rtj_operator.core.nodes import is_heard
 
 

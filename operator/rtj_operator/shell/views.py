@@ -84,6 +84,9 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         replicas=spec.replicas,
         run_id=manifests.run_id(spec, owner=owner),
         template_hash=manifests.template_hash(spec),
+        store_url=spec.checkpoint.store.url,
+        store_endpoint=spec.checkpoint.store.endpoint,
+        credentials_secret=spec.checkpoint.store.credentials_secret,
         shared_directory=shared,
         suspend=spec.suspend,
         scratch_if_none_valid=(

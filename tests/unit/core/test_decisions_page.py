@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtj_operator import decisions
-from rtj_operator.core import failures
+from rtj_operator.core import judges
 from rtj_operator.core.decide import RULES
 
 
@@ -21,7 +21,7 @@ def test_a_stale_page_is_an_error(tmp_path, monkeypatch, capsys) -> None:  # typ
 
 
 def test_every_rule_judge_and_wait_explains_itself() -> None:
-    for function in (*RULES, *failures.JUDGES):
+    for function in (*RULES, *judges.JUDGES):
         assert len(decisions.text_of(function)) > 30, function.__name__
     for name, value, comment in decisions.waits():
         assert comment, f"{name} = {value} has no comment"

@@ -1,0 +1,147 @@
+"""What newer reports add to a status, decisions left as they are: progress, durable saves, the
+stages that the current attempt has passed, and the refill of budgets that durable work earns.
+
+Every pass begins with it, so every rule sees the newest facts. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
+from rtj_api.wire import CheckpointView, Report, Verdict
+
+from rtj_operator.core import budget
+from rtj_operator.core.directives import HAS_RESTORED
+from rtj_operator.core.gang import Gang
+
+
+def own_reports(gang: Gang) -> list[Report]:
+    """Reports of the ranks' own pods, by rank."""
+    return [m.report for m in gang.members if m.report is not None]
+
+
+def _is_newly_durable(old: CheckpointStatus, view: CheckpointView) -> bool:
+    """Whether the holder names a later durable save than status does. Steps decide where both
+    are known: a save that was finished first may become durable last."""
+    if view.last_durable_name is None or view.last_durable_name == old.last_durable_name:
+        return False
+    if view.last_durable_step is not None and old.last_durable_step is not None:
+        return view.last_durable_step > old.last_durable_step
+    return (view.last_durable_at or 0.0) > (old.last_durable_time or 0.0)
+
+
+def new_verdicts(gang: Gang, *, told: float | None) -> list[Verdict]:
+    """Verdicts on saves later than `told`, the oldest first."""
+    found = [v for r in own_reports(gang) for v in r.verdicts if v.at > (told or 0.0)]
+    return sorted(found, key=lambda v: (v.at, v.name, v.reason))
+
+
+def _next_checkpoint(gang: Gang) -> CheckpointStatus:
+    """Checkpoint facts; the durable ones only ever move forward here."""
+    old = gang.status.checkpoint
+    holder = gang.rank_zero.report if gang.members else None
+    reports = own_reports(gang)
+    update: dict[str, object] = {}
+    saved = max(
+        (r.checkpoint for r in reports if r.checkpoint.last_saved_at is not None),
+        key=lambda c: c.last_saved_at or 0.0,
+        default=None,
+    )
+    if saved is not None and (saved.last_saved_at or 0) > (old.last_saved_time or 0):
+        update["last_saved_step"] = saved.last_saved_step
+        update["last_saved_time"] = saved.last_saved_at
+    if holder is not None:
+        view = holder.checkpoint
+        condemned = {c.name for c in holder.candidates if c.invalid is not None}
+        if view.last_durable_name not in condemned and _is_newly_durable(old, view):
+            update["last_durable_step"] = view.last_durable_step
+            update["last_durable_time"] = view.last_durable_at
+            update["last_durable_name"] = view.last_durable_name
+        update["valid"] = view.valid
+        update["invalid"] = view.invalid
+    verdicts = new_verdicts(gang, told=old.last_verdict_time)
+    if verdicts:
+        # Rounded up to what JSON keeps, or the newest would be told again and again.
+        update["last_verdict_time"] = math.ceil(verdicts[-1].at * 1e6) / 1e6 + 1e-6
+    if reports:
+        update["pending_saves"] = max(r.checkpoint.pending_saves for r in reports)
+    return CheckpointStatus.model_validate({**old.model_dump(), **update})
+
+
+def _next_progress(gang: Gang) -> Progress:
+    views = [
+        r.progress
+        for r in own_reports(gang)
+        if r.trainer.attempt == gang.attempt and r.progress.step is not None
+    ]
+    if not gang.status.is_started or not views:
+        return gang.status.progress
+    best = max(views, key=lambda p: (p.step or 0, p.updated_at or 0))
+    return Progress(step=best.step, epoch=best.epoch, loss=best.loss, at=best.updated_at)
+
+
+def _next_current(gang: Gang) -> CurrentAttempt | None:
+    """The stages that the current attempt has passed, each set once."""
+    current = gang.status.current
+    if current is None or not gang.members or gang.status.hold is not None:
+        return current
+    n = gang.attempt
+    reports = [m.report for m in gang.members]
+    update: dict[str, float] = {}
+    if current.scheduled_at is None and all(m.pod and m.pod.node for m in gang.members):
+        update["scheduled_at"] = gang.now
+    resume = gang.status.resume
+    if gang.status.is_started and resume is not None:
+        if current.restored_at is None and (
+            resume.fast or all(m.has_reached(n, *HAS_RESTORED) for m in gang.members)
+        ):
+            update["restored_at"] = resume.at if resume.fast else gang.now
+        started = [
+            r.trainer.started_at
+            for r in reports
+            if r is not None and r.trainer.attempt == n and r.trainer.started_at is not None
+        ]
+        if current.training_at is None and len(started) == len(gang.members):
+            update["training_at"] = max(started)
+        steps = [
+            r.progress.first_step_at
+            for r in reports
+            if r is not None and r.trainer.attempt == n and r.progress.first_step_at is not None
+        ]
+        if current.first_step_at is None and steps:
+            update["first_step_at"] = min(steps)
+    if not update:
+        return current
+    return CurrentAttempt.model_validate({**current.model_dump(), **update})
+
+
+def absorbed(gang: Gang) -> Status:
+    """The status with everything that the reports add to it, decisions left as they are.
+
+    A newly durable step refills the budgets; the first one ever seen only sets the mark.
+    """
+    status = gang.status
+    if status.is_terminal:
+        return status
+    checkpoint = _next_checkpoint(gang)
+    budgets = status.budgets
+    if checkpoint.last_durable_name != status.checkpoint.last_durable_name:
+        step, mark = checkpoint.last_durable_step, budgets.progress_step
+        if step is None or mark is None or step > mark:
+            budgets = budget.next_budgets_at_progress(budgets, step=step)
+    reports = own_reports(gang)
+    ever = (
+        status.ever_durable
+        or checkpoint.last_durable_name is not None
+        or any(c.durable for r in reports for c in r.candidates)
+    )
+    return status.model_copy(
+        update={
+            "checkpoint": checkpoint,
+            "progress": _next_progress(gang),
+            "current": _next_current(gang),
+            "budgets": budgets,
+            "ever_durable": ever,
+        }
+    )

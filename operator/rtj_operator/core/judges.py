@@ -1,0 +1,378 @@
+"""The judges: each looks at one rank for one kind of fault, in the order of decisiveness.
+
+A chain of small functions: what Kubernetes says of the pod and its node comes before what a
+container or an exit code says. Each returns a Fault with its evidence or None. Unknown is not
+failed: no judge convicts on the absence of news alone. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rtj_api.reasons import Charge, Reason
+from rtj_api.rules import exits
+from rtj_api.wire import SidecarPhase
+
+from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.nodes import judge_node
+from rtj_operator.core.observed import PodView
+
+# Evidence order: smaller is more decisive where two faults bear the same time.
+_POD, _NODE, _SIDECAR, BY_TRAINER = range(4)
+
+_DISRUPTIONS: dict[str, Reason] = {
+    "PreemptionByScheduler": Reason.POD_PREEMPTED,
+    "PreemptionByKubeScheduler": Reason.POD_PREEMPTED,
+    "EvictionByEvictionAPI": Reason.POD_EVICTED,
+    "DeletionByTaintManager": Reason.NODE_NOT_READY,
+    "DeletionByPodGC": Reason.NODE_LOST,
+    "TerminationByKubelet": Reason.POD_EVICTED,
+}
+_POD_REASONS: dict[str, Reason] = {
+    "Evicted": Reason.POD_EVICTED,
+    "Preempting": Reason.POD_PREEMPTED,
+    "NodeLost": Reason.NODE_LOST,
+    "Terminated": Reason.POD_EVICTED,  # graceful node shutdown
+    "NodeShutdown": Reason.POD_EVICTED,
+    "Shutdown": Reason.POD_EVICTED,
+}
+# The kubelet names the pod's own use of its disk: no act of the infrastructure.
+_OWN_USE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
+
+CHARGES: dict[Reason, Charge] = {
+    Reason.POD_DELETED: Charge.INFRASTRUCTURE,
+    Reason.POD_EVICTED: Charge.INFRASTRUCTURE,
+    Reason.POD_PREEMPTED: Charge.INFRASTRUCTURE,
+    Reason.POD_FAILED: Charge.INFRASTRUCTURE,
+    Reason.NODE_LOST: Charge.INFRASTRUCTURE,
+    Reason.NODE_NOT_READY: Charge.INFRASTRUCTURE,
+    Reason.SIDECAR_LOST: Charge.INFRASTRUCTURE,
+    Reason.DIRECTIVE_NOT_SEEN: Charge.INFRASTRUCTURE,
+    Reason.CANNOT_STOP: Charge.INFRASTRUCTURE,
+    Reason.FENCE_TAKEN: Charge.INFRASTRUCTURE,
+    Reason.PREPARE_FAILED: Charge.CHECKPOINT,
+    Reason.RESTORE_FAILED: Charge.CHECKPOINT,
+    Reason.CHECKPOINT_IGNORED: Charge.USER,
+    Reason.EARLY_EXIT: Charge.USER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that went wrong at one rank. `at`: when, by the best clock known.
+
+    `is_pod_lost`: the pod must be made anew; else the fault can be healed in place.
+    """
+
+    rank: int
+    reason: Reason
+    charge: Charge
+    at: float
+    order: int
+    is_pod_lost: bool
+    message: str
+    pod: str | None = None
+    node: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+def fault_at(
+    member: Member,
+    *,
+    reason: Reason,
+    at: float,
+    order: int,
+    is_pod_lost: bool,
+    message: str,
+    charge: Charge | None = None,
+    exit_code: int | None = None,
+    signal: int | None = None,
+    evidence: dict[str, Any] | None = None,
+) -> Fault:
+    return Fault(
+        rank=member.rank,
+        reason=reason,
+        charge=charge if charge is not None else CHARGES.get(reason, Charge.USER),
+        at=at,
+        order=order,
+        is_pod_lost=is_pod_lost,
+        message=f"rank {member.rank}: {message}",
+        pod=member.name,
+        node=member.pod.node if member.pod else None,
+        exit_code=exit_code,
+        signal=signal,
+        evidence=evidence or {},
+    )
+
+
+def _pod_end_reason(pod: PodView) -> tuple[Reason, str] | None:
+    """The cause that Kubernetes itself gives for the end of this pod."""
+    if pod.disruption is not None:
+        reason = _DISRUPTIONS.get(pod.disruption, Reason.POD_EVICTED)
+        return reason, f"{pod.disruption}: {pod.disruption_message or 'no message'}"
+    if pod.reason is not None and pod.reason in _POD_REASONS:
+        return _POD_REASONS[pod.reason], f"{pod.reason}: {pod.message or 'no message'}"
+    return None
+
+
+def judge_missing(gang: Gang, member: Member) -> Fault | None:
+    """The pod is gone although it had been made: since the start, or in an older attempt."""
+    if member.pod is not None:
+        return None
+    if not gang.status.is_started and member.made_in == gang.attempt:
+        return None  # not made yet
+    return fault_at(
+        member,
+        reason=Reason.POD_DELETED,
+        at=gang.now,
+        order=_POD,
+        is_pod_lost=True,
+        message=f"pod {member.name} vanished",
+        evidence={"pod": member.name, "exists": False},
+    )
+
+
+def judge_pod(gang: Gang, member: Member) -> Fault | None:
+    """The pod was deleted, evicted, preempted or has ended."""
+    pod = member.pod
+    if pod is None:
+        return None
+    named = _pod_end_reason(pod)
+    evidence = {
+        "pod": pod.name,
+        "phase": pod.phase,
+        "reason": pod.reason,
+        "disruption": pod.disruption,
+        "deletingSince": pod.deleting_since,
+    }
+    if pod.deleting_since is not None:
+        reason, text = named or (Reason.POD_DELETED, "deleted by someone")
+        return fault_at(
+            member,
+            reason=reason,
+            at=pod.deleting_since,
+            order=_POD,
+            is_pod_lost=True,
+            message=f"pod {pod.name} is ending: {text}",
+            evidence=evidence,
+        )
+    if not pod.is_terminal:
+        return None
+    end = pod.trainer.ended if pod.trainer is not None else None
+    at = end.finished_at if end is not None and end.finished_at is not None else gang.now
+    charge = None
+    if named is not None:
+        reason, text = named
+        if pod.disruption is None and any(mark in (pod.message or "") for mark in _OWN_USE):
+            charge = Charge.USER
+            text = f"{text} Raise the pod's ephemeral-storage limit or save to a volume"
+    elif pod.phase == "Failed" and end is not None and end.reason == "OOMKilled":
+        verdict = exits.judge(exits.from_code(end.exit_code), out_of_memory=True)
+        reason = Reason.OUT_OF_MEMORY
+        charge = Charge.USER
+        text = verdict.message if verdict else "out of memory"
+    else:
+        said = f", with the message {end.message!r}" if end is not None and end.message else ""
+        code = f", exit code {end.exit_code}" if end is not None else ""
+        reason, text = Reason.POD_FAILED, f"ended before its release{code}{said}"
+    return fault_at(
+        member,
+        reason=reason,
+        at=at,
+        order=_POD,
+        is_pod_lost=True,
+        message=f"pod {pod.name} is {pod.phase}: {text}",
+        charge=charge,
+        exit_code=end.exit_code if end is not None else None,
+        evidence=evidence,
+    )
+
+
+def judge_pods_node(gang: Gang, member: Member) -> Fault | None:
+    """The pod's node is gone, not ready or silent."""
+    if member.pod is None:
+        return None
+    verdict = judge_node(gang, member.pod)
+    if verdict is None:
+        return None
+    return fault_at(
+        member,
+        reason=verdict.reason,
+        at=verdict.at,
+        order=_NODE,
+        is_pod_lost=True,
+        message=verdict.message,
+        evidence=verdict.evidence,
+    )
+
+
+def judge_terminating(gang: Gang, member: Member) -> Fault | None:
+    """The supervisor was sent SIGTERM and the API does not yet say why: the pod is being ended,
+    so neither its trainer's signal nor its exit code is the trainer's own."""
+    report = member.report
+    if member.pod is None or report is None or not report.terminating:
+        return None
+    ended = report.trainer.ended_at if report.trainer.attempt == gang.attempt else None
+    return fault_at(
+        member,
+        reason=Reason.POD_DELETED,
+        at=ended if ended is not None else gang.now,
+        order=_POD,
+        is_pod_lost=True,
+        message=f"pod {member.name} is being ended: its trainer's container was sent SIGTERM",
+        evidence={"pod": member.name, "terminating": True},
+    )
+
+
+def judge_sidecar(gang: Gang, member: Member) -> Fault | None:
+    """The sidecar is down for so long that the kubelet cannot be bringing it back."""
+    pod = member.pod
+    if pod is None or pod.sidecar is None or pod.sidecar.running or pod.trainer is None:
+        return None
+    end = pod.sidecar.ended or pod.sidecar.last_end
+    if end is None or end.finished_at is None:
+        return None
+    if not gang.alarm.has_passed(end.finished_at + gang.policy.sidecar_down_seconds):
+        return None
+    return fault_at(
+        member,
+        reason=Reason.SIDECAR_LOST,
+        at=end.finished_at,
+        order=_SIDECAR,
+        is_pod_lost=True,
+        message=f"the sidecar of pod {pod.name} is down and not restarted for "
+        f"{gang.policy.sidecar_down_seconds:.0f} s, exit code {end.exit_code}: see its log",
+        exit_code=end.exit_code,
+        evidence={"sidecar": end.reason, "restarts": pod.sidecar.restarts},
+    )
+
+
+def judge_container(gang: Gang, member: Member) -> Fault | None:
+    """The trainer's container died under its supervisor, by the pod's status.
+
+    An end with a time before this attempt is an old one that the kubelet shows late.
+    """
+    pod = member.pod
+    if pod is None or pod.trainer is None or pod.trainer.running or pod.is_terminal:
+        return None
+    end = pod.trainer.ended
+    if end is None and pod.trainer.waiting_reason == "CrashLoopBackOff":
+        end = pod.trainer.last_end
+    if end is None or end.finished_at is None:
+        return None
+    is_lost = gang.alarm.has_passed(end.finished_at + gang.policy.container_back_seconds)
+    resume = gang.status.resume
+    # finishedAt is cut to whole seconds: a time at or after the start is surely after it.
+    began = resume.at if resume is not None and gang.status.is_started else gang.now
+    if end.finished_at < began and not is_lost:
+        return None
+    verdict = exits.judge(exits.from_code(end.exit_code), out_of_memory=end.reason == "OOMKilled")
+    text = verdict.message if verdict is not None else "exit code 0 before its release"
+    state = ", and is not running again" if is_lost else ""
+    return fault_at(
+        member,
+        reason=verdict.reason if verdict is not None else Reason.POD_FAILED,
+        at=end.finished_at,
+        order=BY_TRAINER,
+        is_pod_lost=is_lost,
+        message=f"the trainer's container ended: {text}{state}",
+        exit_code=end.exit_code,
+        signal=exits.from_code(end.exit_code).signal,
+        evidence={
+            "container": end.reason,
+            "exitCode": end.exit_code,
+            "restarts": pod.trainer.restarts,
+        },
+    )
+
+
+def judge_trainer(gang: Gang, member: Member) -> Fault | None:
+    """This attempt's trainer ended with anything but a clean exit 0, by its own pod's report."""
+    trainer = member.ended_trainer(gang.attempt)
+    if trainer is None:
+        return None
+    at = trainer.ended_at if trainer.ended_at is not None else gang.now
+    oom = trainer.oom_kills > 0 or _was_container_oom(member, trainer.container_restarted)
+    if trainer.signal is not None:
+        end = exits.from_returncode(-trainer.signal)
+    else:
+        # Ended and no code: whoever would have collected it was killed too.
+        end = exits.from_returncode(trainer.exit_code if trainer.exit_code is not None else -9)
+    verdict = exits.judge(end, out_of_memory=oom)
+    if verdict is None and not trainer.asked_to_stop and not trainer.container_restarted:
+        return None
+    if verdict is None:
+        reason, text = (
+            Reason.TRAINER_SIGNALED,
+            "asked to stop by a signal from outside, exit code 0",
+        )
+    else:
+        reason, text = verdict.reason, verdict.message
+    last = trainer.error or next((line for line in reversed(trainer.tail) if line.strip()), None)
+    said = f"; last words: {last.strip()[:300]}" if last else ""
+    return fault_at(
+        member,
+        reason=reason,
+        at=at,
+        order=BY_TRAINER,
+        is_pod_lost=False,
+        message=f"the trainer ended: {text}{said}",
+        exit_code=end.code,
+        signal=end.signal,
+        evidence={
+            "exitCode": trainer.exit_code,
+            "signal": trainer.signal,
+            "oomKills": trainer.oom_kills,
+            "containerRestarted": trainer.container_restarted,
+            "askedToStop": trainer.asked_to_stop,
+            "endedAt": trainer.ended_at,
+        },
+    )
+
+
+def _was_container_oom(member: Member, container_restarted: bool) -> bool:
+    container = member.pod.trainer if member.pod is not None else None
+    if not container_restarted or container is None:
+        return False
+    return any(
+        end is not None and end.reason == "OOMKilled"
+        for end in (container.ended, container.last_end)
+    )
+
+
+def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
+    """The sidecar gave this attempt up: a restore that failed, a fence that was taken."""
+    if not member.has_reached(gang.attempt, SidecarPhase.FAILED) or member.report is None:
+        return None
+    problem = member.report.problem
+    default = Reason.RESTORE_FAILED if gang.status.is_started else Reason.PREPARE_FAILED
+    try:
+        reason = Reason(problem.reason) if problem is not None else default
+    except ValueError:
+        reason = default
+    text = problem.message if problem is not None else "no reason given"
+    return fault_at(
+        member,
+        reason=reason,
+        at=problem.since if problem is not None else gang.now,
+        order=_SIDECAR,
+        is_pod_lost=reason == Reason.POD_DELETED,
+        message=f"the sidecar gave attempt {gang.attempt} up: {text}",
+        charge=CHARGES.get(reason, Charge.CHECKPOINT),
+        evidence={"problem": reason},
+    )
+
+
+JUDGES = (
+    judge_missing,
+    judge_pod,
+    judge_pods_node,
+    judge_terminating,
+    judge_sidecar,
+    judge_failed_report,
+    judge_trainer,
+    judge_container,
+)
