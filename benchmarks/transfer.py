@@ -83,8 +83,14 @@ def child(options: argparse.Namespace) -> int:
         boto3_defaults(options.what, **where)
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps({"seconds": seconds, "cpu_s": cpu, "rss_mib": after.ru_maxrss / 1024}))
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu, "rss_mib": peak_rss_mib()}))
     return 0
+
+
+def peak_rss_mib() -> float:
+    """Of this program alone: `ru_maxrss` would tell the parent's, from before the exec."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def sink(file: Path) -> int:
