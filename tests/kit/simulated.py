@@ -15,26 +15,18 @@ from rtj_api import contract, wire
 from rtj_api.status import Status
 from rtj_api.wire import TrainerState
 from rtj_operator.core.observed import (
-    ContainerEnd,
-    ContainerView,
-    JobKey,
     JobSpec,
-    JobView,
-    NodeView,
     Observed,
     PodView,
-    ReportView,
     SpecProblem,
 )
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
 
+from kit import simulated_laws, simulated_views
+from kit.simulated_laws import LawBroken
 from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Pod, Save
 
 TICK = 0.25
-
-
-class LawBroken(AssertionError):
-    """The operator did what it must never do."""
 
 
 class Conflict(Exception):
@@ -397,66 +389,6 @@ class World:
     def reachable_pods(self) -> list[Pod]:
         return [p for p in self.pods.values() if p.sidecar_up and self.is_linked(p)]
 
-    # --- laws -----------------------------------------------------------------------------------
-
-    def check_start(self, pod: Pod, directive: wire.Directive) -> None:
-        """Called when a trainer starts: the laws about starts hold, or LawBroken."""
-        resume = directive.resume
-        assert resume is not None
-        key = (directive.attempt, pod.rank, "start")
-        self.trainer_starts[key] = self.trainer_starts.get(key, 0) + 1
-        if self.trainer_starts[key] > 1:
-            raise LawBroken(f"two trainers of rank {pod.rank} in attempt {directive.attempt}")
-        name = "scratch" if resume.scratch else resume.name
-        if not directive.fast:
-            for other in self.pods.values():
-                if other.accepted is None or other.accepted.attempt != directive.attempt:
-                    continue
-                if other.restored.get(directive.attempt) != name:
-                    raise LawBroken(f"{pod.name} starts before {other.name} restored {name}")
-            restored = {
-                p.rank for p in self.pods.values() if p.restored.get(directive.attempt) == name
-            }
-            gone = set(range(self.spec.replicas)) - restored
-            current = {r for r in range(self.spec.replicas) if self._has_live_pod(r)}
-            if gone & current:
-                raise LawBroken(f"{pod.name} starts before ranks {gone & current} restored {name}")
-        if pod.restored.get(directive.attempt) != name:
-            raise LawBroken(f"{pod.name} starts without having restored {name}")
-        if resume.scratch and self.store.saves and not self.allow_scratch:
-            raise LawBroken("step 0 although a save was durable")
-        state = self.state
-        if state.attempt == directive.attempt and not state.is_started:
-            raise LawBroken("a trainer starts before the start was recorded")
-
-    def _has_live_pod(self, rank: int) -> bool:
-        made_in = self.state.placements[rank]
-        name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=self.job_uid)
-        pod = self.pods.get(name)
-        return pod is not None and pod.deleting_since is None
-
-    def _check_status(self, old: Status, new: Status) -> None:
-        def rises(what: str, a: int, b: int) -> None:
-            if b < a:
-                raise LawBroken(f"{what} went back from {a} to {b}")
-
-        rises("attempt", old.attempt, new.attempt)
-        rises("starts", old.starts, new.starts)
-        rises("restarts", old.restarts, new.restarts)
-        rises("failures", old.failures, new.failures)
-        rises("completions", old.completions, new.completions)
-        if new.attempt > old.attempt + 1:
-            raise LawBroken("attempt jumped")
-        if new.starts > old.starts + 1 or new.restarts > old.restarts + 1:
-            raise LawBroken("a start was counted twice in one write")
-        if new.budgets.restarts_since_progress > self.spec.max_restarts:
-            raise LawBroken("the budget was exceeded")
-        if old.is_terminal and (old.attempt, old.starts) != (new.attempt, new.starts):
-            raise LawBroken("a finished job was started again")
-        step, was = new.checkpoint.last_durable_step, old.checkpoint.last_durable_step
-        if was is not None and (step or 0) < was and new.resume == old.resume:
-            raise LawBroken(f"lastDurableStep went back from {was} to {step} without a decision")
-
     # --- the API --------------------------------------------------------------------------------
 
     def _write(self, what: str) -> None:
@@ -467,7 +399,7 @@ class World:
         self._write("status")
         if int(rv) != self.job_rv:
             raise Conflict("the job changed")
-        self._check_status(self.state, status)
+        simulated_laws.check_status(self, self.state, status)
         self.job_rv += 1
         self.status = status.dump()
         self.hint = True
@@ -512,105 +444,10 @@ class World:
         pod.directive_at = self.now
         self.touch(pod)
 
-    # --- observation ----------------------------------------------------------------------------
+    def check_start(self, pod: Pod, directive: wire.Directive) -> None:
+        """Called when a trainer starts: the laws about starts hold, or LawBroken."""
+        simulated_laws.check_start(self, pod, directive)
 
     def observe(self) -> Observed:
-        stale = [n for n in self.nodes.values() if n.exists and self.now - n.lease_at > 22]
-        nodes = {
-            n.name: NodeView(
-                name=n.name,
-                exists=n.exists,
-                ready=None if n.silent_since and self.now - n.silent_since > 40 else True,
-                not_ready_since=n.silent_since + 40
-                if n.silent_since and self.now - n.silent_since > 40
-                else None,
-                lease_renewed_at=n.lease_at,
-            )
-            for n in self.nodes.values()
-        }
-        return Observed(
-            now=self.now,
-            job=JobView(
-                key=JobKey("ns", "gpt"),
-                uid=self.job_uid,
-                resource_version=str(self.job_rv),
-                generation=self.generation,
-                deleting=self.deleting,
-                spec=self.spec,
-                status=self.state,
-                problem=self.problem,
-                request=self.request,
-            ),
-            pods=tuple(self._pod_view(p) for p in self.pods.values()),
-            older_pods=tuple(self.older),
-            nodes=nodes,
-            reports={p.uid: self._report_view(p) for p in self.pods.values() if p.ip},
-            stale_lease_share=len(stale) / max(1, len(self.nodes)),
-        )
-
-    def _report_view(self, pod: Pod) -> ReportView:
-        return ReportView(
-            report=pod.last_report,
-            received_at=pod.received_at,
-            connected=pod.lost_at is None and pod.last_contact is not None,
-            last_contact=pod.last_contact,
-            polled_since=pod.running_since,
-            disconnected_since=pod.lost_at,
-        )
-
-    def _pod_view(self, pod: Pod) -> PodView:
-        end = None
-        if pod.container_exit is not None and pod.container_ended_at is not None:
-            end = ContainerEnd(
-                exit_code=pod.container_exit[0],
-                reason=pod.container_exit[1],
-                finished_at=pod.container_ended_at,
-            )
-        down = pod.container_down_until is not None
-        running = pod.phase == "Running"
-        if pod.released:
-            end = ContainerEnd(exit_code=0, reason="Completed", message="released")
-        pulling = pod.phase == "Pending" and not pod.image_pullable and pod.node is not None
-        trainer = ContainerView(
-            name="trainer",
-            running=running and not down,
-            ended=end if down or pod.released else None,
-            last_end=None if down else end,
-            restarts=pod.container_restarts,
-            waiting_reason="ImagePullBackOff" if pulling else None,
-        )
-        sidecar_end = None
-        if pod.sidecar_down_until is not None:
-            sidecar_end = ContainerEnd(exit_code=1, finished_at=self.now)
-        sidecar = ContainerView(
-            name=contract.CONTAINER_SIDECAR,
-            running=pod.sidecar_up,
-            started_at=pod.running_since,
-            ended=sidecar_end,
-            restarts=pod.sidecar_restarts,
-        )
-        return PodView(
-            name=pod.name,
-            uid=pod.uid,
-            resource_version=str(pod.rv),
-            rank=pod.rank,
-            made_in=pod.made_in,
-            created_at=pod.created_at,
-            node=pod.node,
-            ip=pod.ip,
-            phase=pod.phase,
-            reason=pod.reason,
-            message=pod.message,
-            deleting_since=pod.deleting_since,
-            deletion_deadline=pod.deadline,
-            disruption=pod.disruption,
-            scheduled=None
-            if pod.node is None and pod.unschedulable_since is None
-            else (pod.node is not None),
-            unschedulable_message="0/4 nodes are available" if pod.unschedulable_since else None,
-            unschedulable_since=pod.unschedulable_since,
-            trainer=trainer if running or pod.released or pulling else None,
-            sidecar=sidecar if running else None,
-            directive=pod.directive,
-            template_hash=pod.template_hash,
-        )
+        """What the operator's shell would hand to `decide` now."""
+        return simulated_views.observe(self)

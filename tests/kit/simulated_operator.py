@@ -14,7 +14,8 @@ from rtj_operator.core.observed import Observed
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
 from rtj_operator.core.policy import Policy
 
-from kit.simulated import Conflict, Crash, LawBroken, World
+from kit.simulated import Conflict, Crash, World
+from kit.simulated_laws import LawBroken
 
 
 @dataclass

@@ -1,0 +1,77 @@
+"""Laws that the simulated world checks at each start of a trainer and each write of status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtj_api import contract, wire
+from rtj_api.status import Status
+
+if TYPE_CHECKING:
+    from kit.simulated import World
+    from kit.simulated_pod import Pod
+
+
+class LawBroken(AssertionError):
+    """The operator did what it must never do."""
+
+
+def check_start(world: World, pod: Pod, directive: wire.Directive) -> None:
+    """Called when a trainer starts: the laws about starts hold, or LawBroken."""
+    resume = directive.resume
+    assert resume is not None
+    key = (directive.attempt, pod.rank, "start")
+    world.trainer_starts[key] = world.trainer_starts.get(key, 0) + 1
+    if world.trainer_starts[key] > 1:
+        raise LawBroken(f"two trainers of rank {pod.rank} in attempt {directive.attempt}")
+    name = "scratch" if resume.scratch else resume.name
+    if not directive.fast:
+        for other in world.pods.values():
+            if other.accepted is None or other.accepted.attempt != directive.attempt:
+                continue
+            if other.restored.get(directive.attempt) != name:
+                raise LawBroken(f"{pod.name} starts before {other.name} restored {name}")
+        restored = {
+            p.rank for p in world.pods.values() if p.restored.get(directive.attempt) == name
+        }
+        gone = set(range(world.spec.replicas)) - restored
+        current = {r for r in range(world.spec.replicas) if _has_live_pod(world, r)}
+        if gone & current:
+            raise LawBroken(f"{pod.name} starts before ranks {gone & current} restored {name}")
+    if pod.restored.get(directive.attempt) != name:
+        raise LawBroken(f"{pod.name} starts without having restored {name}")
+    if resume.scratch and world.store.saves and not world.allow_scratch:
+        raise LawBroken("step 0 although a save was durable")
+    state = world.state
+    if state.attempt == directive.attempt and not state.is_started:
+        raise LawBroken("a trainer starts before the start was recorded")
+
+
+def _has_live_pod(world: World, rank: int) -> bool:
+    made_in = world.state.placements[rank]
+    name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=world.job_uid)
+    pod = world.pods.get(name)
+    return pod is not None and pod.deleting_since is None
+
+
+def check_status(world: World, old: Status, new: Status) -> None:
+    def rises(what: str, a: int, b: int) -> None:
+        if b < a:
+            raise LawBroken(f"{what} went back from {a} to {b}")
+
+    rises("attempt", old.attempt, new.attempt)
+    rises("starts", old.starts, new.starts)
+    rises("restarts", old.restarts, new.restarts)
+    rises("failures", old.failures, new.failures)
+    rises("completions", old.completions, new.completions)
+    if new.attempt > old.attempt + 1:
+        raise LawBroken("attempt jumped")
+    if new.starts > old.starts + 1 or new.restarts > old.restarts + 1:
+        raise LawBroken("a start was counted twice in one write")
+    if new.budgets.restarts_since_progress > world.spec.max_restarts:
+        raise LawBroken("the budget was exceeded")
+    if old.is_terminal and (old.attempt, old.starts) != (new.attempt, new.starts):
+        raise LawBroken("a finished job was started again")
+    step, was = new.checkpoint.last_durable_step, old.checkpoint.last_durable_step
+    if was is not None and (step or 0) < was and new.resume == old.resume:
+        raise LawBroken(f"lastDurableStep went back from {was} to {step} without a decision")

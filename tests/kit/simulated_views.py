@@ -1,0 +1,125 @@
+"""The simulated world as the operator's shell would show it to `decide`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtj_api import contract
+from rtj_operator.core.observed import (
+    ContainerEnd,
+    ContainerView,
+    JobKey,
+    JobView,
+    NodeView,
+    Observed,
+    PodView,
+    ReportView,
+)
+
+if TYPE_CHECKING:
+    from kit.simulated import World
+    from kit.simulated_pod import Pod
+
+
+def observe(world: World) -> Observed:
+    stale = [n for n in world.nodes.values() if n.exists and world.now - n.lease_at > 22]
+    nodes = {
+        n.name: NodeView(
+            name=n.name,
+            exists=n.exists,
+            ready=None if n.silent_since and world.now - n.silent_since > 40 else True,
+            not_ready_since=n.silent_since + 40
+            if n.silent_since and world.now - n.silent_since > 40
+            else None,
+            lease_renewed_at=n.lease_at,
+        )
+        for n in world.nodes.values()
+    }
+    return Observed(
+        now=world.now,
+        job=JobView(
+            key=JobKey("ns", "gpt"),
+            uid=world.job_uid,
+            resource_version=str(world.job_rv),
+            generation=world.generation,
+            deleting=world.deleting,
+            spec=world.spec,
+            status=world.state,
+            problem=world.problem,
+            request=world.request,
+        ),
+        pods=tuple(_pod_view(world, p) for p in world.pods.values()),
+        older_pods=tuple(world.older),
+        nodes=nodes,
+        reports={p.uid: _report_view(p) for p in world.pods.values() if p.ip},
+        stale_lease_share=len(stale) / max(1, len(world.nodes)),
+    )
+
+
+def _report_view(pod: Pod) -> ReportView:
+    return ReportView(
+        report=pod.last_report,
+        received_at=pod.received_at,
+        connected=pod.lost_at is None and pod.last_contact is not None,
+        last_contact=pod.last_contact,
+        polled_since=pod.running_since,
+        disconnected_since=pod.lost_at,
+    )
+
+
+def _pod_view(world: World, pod: Pod) -> PodView:
+    end = None
+    if pod.container_exit is not None and pod.container_ended_at is not None:
+        end = ContainerEnd(
+            exit_code=pod.container_exit[0],
+            reason=pod.container_exit[1],
+            finished_at=pod.container_ended_at,
+        )
+    down = pod.container_down_until is not None
+    running = pod.phase == "Running"
+    if pod.released:
+        end = ContainerEnd(exit_code=0, reason="Completed", message="released")
+    pulling = pod.phase == "Pending" and not pod.image_pullable and pod.node is not None
+    trainer = ContainerView(
+        name="trainer",
+        running=running and not down,
+        ended=end if down or pod.released else None,
+        last_end=None if down else end,
+        restarts=pod.container_restarts,
+        waiting_reason="ImagePullBackOff" if pulling else None,
+    )
+    sidecar_end = None
+    if pod.sidecar_down_until is not None:
+        sidecar_end = ContainerEnd(exit_code=1, finished_at=world.now)
+    sidecar = ContainerView(
+        name=contract.CONTAINER_SIDECAR,
+        running=pod.sidecar_up,
+        started_at=pod.running_since,
+        ended=sidecar_end,
+        restarts=pod.sidecar_restarts,
+    )
+    return PodView(
+        name=pod.name,
+        uid=pod.uid,
+        resource_version=str(pod.rv),
+        rank=pod.rank,
+        made_in=pod.made_in,
+        created_at=pod.created_at,
+        node=pod.node,
+        ip=pod.ip,
+        phase=pod.phase,
+        reason=pod.reason,
+        message=pod.message,
+        deleting_since=pod.deleting_since,
+        deletion_deadline=pod.deadline,
+        disruption=pod.disruption,
+        scheduled=None
+        if pod.node is None and pod.unschedulable_since is None
+        else (pod.node is not None),
+        unschedulable_message="0/4 nodes are available" if pod.unschedulable_since else None,
+        unschedulable_since=pod.unschedulable_since,
+        trainer=trainer if running or pod.released or pulling else None,
+        sidecar=sidecar if running else None,
+        directive=pod.directive,
+        template_hash=pod.template_hash,
+    )
