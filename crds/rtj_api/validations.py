@@ -22,6 +22,7 @@ from rtj_api.contract import (
     MOUNT_PODINFO,
     MOUNT_RUN,
     VOLUME_CHECKPOINTS,
+    VOLUME_CREDENTIALS,
     VOLUME_PODINFO,
     VOLUME_RUN,
 )
@@ -277,9 +278,9 @@ POD_SPEC: Final = (
     Rule(
         "reserved-volume",
         "!has(self.volumes) || self.volumes.all(volume, !(volume.name in "
-        f"['{VOLUME_RUN}', '{VOLUME_PODINFO}', '{VOLUME_CHECKPOINTS}']))",
-        f"a volume may not be named {VOLUME_RUN}, {VOLUME_PODINFO} or {VOLUME_CHECKPOINTS}: the "
-        "operator adds them; choose another name",
+        f"['{VOLUME_RUN}', '{VOLUME_PODINFO}', '{VOLUME_CHECKPOINTS}', '{VOLUME_CREDENTIALS}']))",
+        f"a volume may not be named {VOLUME_RUN}, {VOLUME_PODINFO}, {VOLUME_CHECKPOINTS} or "
+        f"{VOLUME_CREDENTIALS}: the operator adds them; choose another name",
     ),
     Rule(
         "host-pid",

@@ -95,6 +95,7 @@ class SidecarConfig(Wire):
     made_in: int
     framework: str
     procs_per_replica: int
+    procs_stated: bool = False  # by the user; else it is only the number of GPUs
     run_id: str = Field(alias="runID")
     path: str  # the checkpoint directory, as the trainer and the sidecar see it
     layout: str = "auto"
@@ -103,6 +104,7 @@ class SidecarConfig(Wire):
     store_endpoint: str | None = None
     store_region: str | None = None
     store_ca_file: str | None = None
+    store_credentials_dir: str | None = None  # the mounted Secret: it changes, environment cannot
     resume_args: list[str] = Field(default_factory=list)
     on_existing_run: str = "Resume"
     drain_seconds: float = 300

@@ -205,6 +205,7 @@ def _config(
         made_in=made_in,
         framework=spec.framework,
         procs_per_replica=parts.procs,
+        procs_stated=spec.procs_per_replica is not None,
         run_id=run_id(spec, owner=owner),
         path=checkpoint.path,
         layout=checkpoint.layout,
@@ -212,6 +213,7 @@ def _config(
         store_url=store.url,
         store_endpoint=store.endpoint,
         store_region=store.region,
+        store_credentials_dir=contract.MOUNT_CREDENTIALS if store.credentials_secret else None,
         resume_args=list(checkpoint.resume_args),
         on_existing_run=checkpoint.on_existing_run,
         drain_seconds=spec.sidecar.drain_seconds,
@@ -250,7 +252,13 @@ def _pod_spec(
     )
     # First of all init containers: the user's own may take long, and fetching overlaps with them.
     pod["initContainers"] = [sidecar, *(pod.get("initContainers") or [])]
-    pod["volumes"] = [*(pod.get("volumes") or []), *_volumes(own_checkpoints=not parts.checkpoint)]
+    pod["volumes"] = [
+        *(pod.get("volumes") or []),
+        *_volumes(
+            own_checkpoints=not parts.checkpoint,
+            credentials=spec.checkpoint.store.credentials_secret,
+        ),
+    ]
     # A container that the kernel killed for memory comes back in the same pod, with its files.
     pod["restartPolicy"] = "OnFailure"
     pod["terminationGracePeriodSeconds"] = trainer_grace_seconds(spec) + spec.sidecar.drain_seconds
@@ -277,7 +285,7 @@ def _trainer(container: Manifest, *, extra_mounts: tuple[Manifest, ...]) -> Mani
     return container
 
 
-def _volumes(*, own_checkpoints: bool) -> list[Manifest]:
+def _volumes(*, own_checkpoints: bool, credentials: str | None) -> list[Manifest]:
     field = f"metadata.annotations['{contract.ANNOTATION_DIRECTIVE}']"
     directive = {"path": "directive", "fieldRef": {"fieldPath": field}}
     volumes: list[Manifest] = [
@@ -286,4 +294,8 @@ def _volumes(*, own_checkpoints: bool) -> list[Manifest]:
     ]
     if own_checkpoints:
         volumes.append({"name": contract.VOLUME_CHECKPOINTS, "emptyDir": {}})
+    if credentials:
+        # Optional: the container's envFrom asks for it already, and says so more plainly.
+        source = {"secretName": credentials, "optional": True}
+        volumes.append({"name": contract.VOLUME_CREDENTIALS, "secret": source})
     return volumes

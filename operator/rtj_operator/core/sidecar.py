@@ -69,6 +69,14 @@ def desired_sidecar(
     env_from = [dict(source) for source in wanted.env_from]
     if spec.checkpoint.store.credentials_secret:
         env_from.insert(0, {"secretRef": {"name": spec.checkpoint.store.credentials_secret}})
+        # Also as files: a changed Secret reaches them, and never a running environment.
+        container["volumeMounts"].append(
+            {
+                "name": contract.VOLUME_CREDENTIALS,
+                "mountPath": contract.MOUNT_CREDENTIALS,
+                "readOnly": True,
+            }
+        )
     if env_from:
         container["envFrom"] = env_from
     return container

@@ -22,7 +22,12 @@ MAX_LABEL = 63  # a label's value, and a hostname (RFC 1123)
 ATTEMPT_DIGITS = 5  # room kept in a pod's name, so that a job cannot outgrow it in its life
 PATHS_NOT_FOR_CHECKPOINTS = ("/proc", "/sys", "/dev", contract.MOUNT_RUN, contract.MOUNT_PODINFO)
 READ_ONLY_SOURCES = ("configMap", "secret", "downwardAPI", "projected", "image")
-OWN_VOLUMES = (contract.VOLUME_RUN, contract.VOLUME_PODINFO, contract.VOLUME_CHECKPOINTS)
+OWN_VOLUMES = (
+    contract.VOLUME_RUN,
+    contract.VOLUME_PODINFO,
+    contract.VOLUME_CHECKPOINTS,
+    contract.VOLUME_CREDENTIALS,
+)
 # One volume of these kinds is the same directory in every pod of the gang that names it.
 SHARED_SOURCES = ("persistentVolumeClaim", "nfs", "cephfs", "glusterfs", "azureFile", "csi")
 INNER_RESTARTS = re.compile(r"--max[-_]restarts[= ](\d+)")

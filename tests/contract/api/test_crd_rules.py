@@ -222,7 +222,7 @@ CASES = {
         ],
     ),
     "reserved-volume": Case(
-        "a volume may not be named rtj-run, rtj-podinfo or rtj-checkpoints",
+        "a volume may not be named rtj-run, rtj-podinfo, rtj-checkpoints or rtj-credentials",
         takes=[pod(volumes=[{"name": "data", "emptyDir": {}}])],
         refuses=[
             pod(volumes=[{"name": "rtj-run", "emptyDir": {}}]),

@@ -18,12 +18,14 @@ def open_store(
     endpoint: str | None = None,
     region: str | None = None,
     ca_file: str | None = None,
+    credentials_dir: Path | None = None,
     patience_s: float = 10.0,
     transfer_patience_s: float = 300.0,
 ) -> Store:
     """The store at `s3://bucket/prefix` or `file:///directory`. Talks to nobody yet.
 
-    Credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
+    Credentials of S3 come from the files in `credentials_dir`, each named like its variable, else
+    from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
     `patience_s`: how long a small call goes on trying; `transfer_patience_s`: how long a transfer
     survives a store that does not answer. Raises StoreProblem for a URL that cannot be one.
     """
@@ -59,6 +61,7 @@ def open_store(
             endpoint=endpoint,
             region=region,
             ca_file=ca_file,
+            credentials_dir=credentials_dir,
             patience_s=patience_s,
             transfer_patience_s=transfer_patience_s,
         )

@@ -1,4 +1,4 @@
-"""S3 and everything that speaks its protocol, by boto3; the only module that imports it.
+"""S3 and everything that speaks its protocol, by boto3.
 
 Small calls live here; large transfers in `s3_upload` and `s3_download`. Two settings carry the
 speed and the safety: payloads are not signed (`payload_signing_enabled: False`; SHA-256 signing
@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
@@ -45,6 +44,7 @@ from rtj_sidecar.stores.base import (
     clean_key,
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
 from rtj_sidecar.stores.s3_upload import Body, Uploads
@@ -65,6 +65,7 @@ class S3Store:
         endpoint: str | None = None,
         region: str | None = None,
         ca_file: str | None = None,
+        credentials_dir: Path | None = None,
         patience_s: float = 10.0,
         transfer_patience_s: float = 300.0,
         threads: int | None = None,
@@ -76,7 +77,7 @@ class S3Store:
         self._patience_s = patience_s
         # Two threads a core saturate a NIC with unsigned payloads; more only contend for the GIL.
         threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
-        session = boto3.session.Session()
+        session = session_of(credentials_dir)
         common: dict[str, Any] = {
             "service_name": "s3",
             "endpoint_url": endpoint,
