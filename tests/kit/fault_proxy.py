@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import threading
 from collections.abc import AsyncIterator, Coroutine
@@ -32,7 +33,7 @@ class Mode(StrEnum):
     REFUSE = "refuse"  # nothing listens, open connections are cut
     CUT = "cut"  # a GET's answer, or a PUT's body, ends in its middle
     DRIP = "drip"  # bodies pass at `bytes_per_second`
-    CORRUPT = "corrupt"  # one byte in the middle of a GET's answer is another one
+    CORRUPT = "corrupt"  # one byte somewhere in a GET's answer is another one
     LOSE_REPLY = "lose-reply"  # the server has done it, the client never hears
 
 
@@ -201,12 +202,13 @@ class FaultProxy:
             size = 0 if empty else int(told.get("content-length", 0))
             content = method == "GET" and status in (200, 206) and size > 1
             middle = size // 2 if content else None
+            anywhere = random.randrange(size) if content else None
             return await _pass(
                 reply,
                 writer,
                 fault=fault,
                 stop=middle if fault.mode is Mode.CUT else None,
-                flip=middle if fault.mode is Mode.CORRUPT else None,
+                flip=anywhere if fault.mode is Mode.CORRUPT else None,
             ) and (empty or "content-length" in told or "transfer-encoding" in told)
         finally:
             up_writer.transport.abort()

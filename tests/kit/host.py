@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ def processes(identity: str) -> dict[int, int]:
         line = next(row for row in status.splitlines() if row.startswith("NSpid:"))
         found[int(entry.name)] = int(line.split()[-1])
     return found
+
+
+def run_in_mounts(pod: dict[str, Any], container: str, *command: str) -> None:
+    """Run a command of this machine's root in the container's mount namespace only."""
+    identity = container_id(pod, container)
+    outer = next(pid for pid, inner in processes(identity).items() if inner == 1)
+    subprocess.run(["nsenter", f"--target={outer}", "--mount", *command], check=True, timeout=30)
 
 
 def kill_container(pod: dict[str, Any], container: str) -> int:

@@ -134,6 +134,9 @@ def main() -> None:
     parser.add_argument("--save-every", type=int, default=5)
     parser.add_argument("--save-ranks", choices=("zero", "all"), default="zero")
     parser.add_argument("--floats", type=int, default=16, help="size of the saved tensors")
+    parser.add_argument("--keep", type=int, help="delete older saves, as rotation does")
+    parser.add_argument("--in-place", action="store_true", help="write one file again and again")
+    parser.add_argument("--forgive", action="store_true", help="go on after a save that failed")
     parser.add_argument("--resume", type=Path)
     args = parser.parse_args()
     rank = int(os.environ.get("RANK", "0"))
@@ -147,8 +150,17 @@ def main() -> None:
         state = next_state(state, step)
         print(f"STEP {step} {time.time():.6f}", flush=True)
         if saves and (step % args.save_every == 0 or step == args.steps):
-            path = args.out / f"step_{step:07d}{suffix}.pt"
-            write_checkpoint(path, step=step, state=state, floats=args.floats)
+            name = "last" if args.in_place else f"step_{step:07d}"
+            path = args.out / f"{name}{suffix}.pt"
+            try:
+                write_checkpoint(path, step=step, state=state, floats=args.floats)
+                written = sorted(args.out.glob(f"step_*{suffix}.pt"))
+                for old in written[: -args.keep] if args.keep else ():
+                    old.unlink()
+            except OSError as error:
+                if not args.forgive:
+                    raise
+                print(f"NOT SAVED {step}: {error}", flush=True)
         time.sleep(args.step_seconds)
     print(f"DONE {step} {hashlib.sha256(str(state).encode()).hexdigest()}", flush=True)
 

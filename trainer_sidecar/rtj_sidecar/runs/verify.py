@@ -15,7 +15,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.records import FileRecord
-from rtj_sidecar.stores.base import ObjectMissing
+from rtj_sidecar.stores.base import ObjectMissing, changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,14 @@ def _check(
         return None
     try:
         got = context.store.sha256(context.full(file.key), cancel=cancel)
+        if got == file.sha256:
+            return None
+        # Once more: bytes damaged on the way must not condemn a good object.
+        again = context.store.sha256(context.full(file.key), cancel=cancel)
     except ObjectMissing:
         return missing(file)
-    if got == file.sha256:
+    if again == file.sha256:
         return None
+    if again != got:
+        raise changing(file.key)
     return corrupt(file, expected=f"SHA-256 {file.sha256}", got=f"SHA-256 {got}")

@@ -202,6 +202,16 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
+def changing(key: str) -> StoreProblem:
+    """Two reads of one object gave two contents: that convicts the way to it, not the object."""
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{key}: two reads gave two different contents, so bytes change on the way: check the "
+        "network, proxies and memory between this pod and the store",
+        transient=True,
+    )
+
+
 def check_cancel(cancel: threading.Event | None) -> None:
     if cancel is not None and cancel.is_set():
         raise Cancelled

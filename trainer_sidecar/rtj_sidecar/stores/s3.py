@@ -141,7 +141,7 @@ class S3Store:
 
     def get(self, key: str) -> Small | None:
         try:
-            answer = self._call("get_object", key, read_body=True)
+            answer = self._call("get_object", key, read_body=True, ChecksumMode="ENABLED")
         except Absent:
             return None
         return Small(answer["Body"], answer["ETag"])

@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rtj_sidecar.stores.base import ContentMismatch, ObjectMissing, Progress, check_cancel
+from rtj_sidecar.stores.base import (
+    ContentMismatch,
+    ObjectMissing,
+    Progress,
+    changing,
+    check_cancel,
+)
 from rtj_sidecar.stores.local import BLOCK
 from rtj_sidecar.stores.s3_errors import Absent
 
@@ -47,6 +53,7 @@ class Downloads:
         cancel: threading.Event | None,
     ) -> None:
         # Twice: bytes damaged on the way must not condemn a good object.
+        before = ""
         for last in (False, True):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
@@ -54,6 +61,9 @@ class Downloads:
                 if got == sha256:
                     os.fsync(descriptor)
                     return
+                if last and got != before:
+                    raise changing(key)
+                before = got
                 if last:
                     raise ContentMismatch(key, expected=f"SHA-256 {sha256}", got=f"SHA-256 {got}")
                 if progress:
