@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 from aiohttp import ClientSession, web
 from prometheus_client import CollectorRegistry
@@ -19,6 +21,7 @@ from rtj_api.wire import (
     Directive,
     Phase,
     Release,
+    SidecarConfig,
     SidecarPhase,
     SuperviseConfig,
     SupervisorState,
@@ -30,7 +33,7 @@ from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
 from rtj_sidecar.config import Site
 from rtj_sidecar.directives import DirectiveFile, accept
-from rtj_sidecar.directory import Directory
+from rtj_sidecar.directory import Directory, DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.looking import Looking
@@ -118,14 +121,26 @@ class Agent:
             )
             self._wanted.set()
         if link.told_to_go():
-            await station.on_disk(station.directory.load)
+            await self._load(station)
             station.begin_progress(back=LOG_BACK_BYTES)
         await self._serve(station)
+
+    async def _load(self, station: Station) -> None:
+        """Take up what earlier sidecars pinned; asked again while the directory does not answer."""
+        try:
+            await station.on_disk(station.directory.load)
+            station.reporter.heal("pins")
+        except DirectoryProblem as problem:
+            station.reporter.degrade("pins", problem.reason, problem.message)
+            later = lambda: asyncio.ensure_future(self._load(station))  # noqa: E731
+            station.loop.call_later(2.0, later)
 
     def _expect(self, station: Station, directive: Directive) -> None:
         """How much of a save this directory holds: all of it, or one rank's share."""
         alone = directive.world_size == 1 or self._site.config.shared_directory
-        station.directory.expect = Expectations(world_size=directive.world_size, whole=alone)
+        station.directory.expect = Expectations(
+            world_size=directive.world_size * _procs(self._site.config), whole=alone
+        )
 
     def _open_run(self, reporter: Reporter) -> Run | None:
         config = self._site.config
@@ -144,6 +159,9 @@ class Agent:
                 endpoint=config.store_endpoint,
                 region=config.store_region,
                 ca_file=config.store_ca_file,
+                credentials_dir=(
+                    Path(config.store_credentials_dir) if config.store_credentials_dir else None
+                ),
             )
         except StoreProblem as problem:
             reporter.degrade("store", problem.reason, problem.message, retrying=False)
@@ -154,7 +172,7 @@ class Agent:
             cluster_uid=config.cluster_uid,
             job_uid=config.job_uid,
             rank=config.rank,
-            union_gate=union_gate,
+            union_gate=partial(union_gate, procs=_procs(config)),
         )
 
     async def _serve(self, station: Station) -> None:
@@ -244,7 +262,7 @@ class Agent:
         trainer = state.trainer
         ended = trainer.state is TrainerState.EXITED
         news = ended and self._seen_end != (state.boot_id, trainer.attempt)
-        mine = news and trainer.attempt == at.attempt and self._is_after_go()
+        mine = news and trainer.attempt == at.attempt and self.station.is_after_go
         fields: dict[str, object] = {
             "supervisor_seen": True,
             "trainer": trainer,
@@ -263,12 +281,8 @@ class Agent:
             self._ending = asyncio.create_task(self._after_end())
         if first:
             # Only now have the user's own init containers ended: the directory is ours to touch.
-            await at.on_disk(at.directory.load)
+            await self._load(at)
             self.looking.tell()
-
-    def _is_after_go(self) -> bool:
-        directive = self.station.directive
-        return directive is not None and directive.phase is Phase.GO
 
     async def _after_end(self) -> None:
         try:
@@ -301,7 +315,13 @@ class Agent:
         self._expect(at, directive)
         if directive.attempt > at.reporter.current.attempt:
             at.end_progress()
-        at.reporter.set(attempt=directive.attempt, seq=directive.seq, problem=None)
+        at.reporter.set(
+            attempt=directive.attempt,
+            seq=directive.seq,
+            problem=None,
+            settling=False,
+            phase=_first_phase(directive, at.reporter.current.phase),
+        )
         for task in (self._handling, self._ending):
             if task is not None:
                 task.cancel()
@@ -325,14 +345,14 @@ class Agent:
                 continue
             self._handling.result()
             if at.directive == directive:
-                at.journal.write(done=True)
+                at.journal.note(done=True)
                 self._notice_end()
 
     def _notice_end(self) -> None:
         """The trainer may have ended before this agent knew that it was told to go."""
         at = self.station
         state = at.supervisor
-        if state is None or not self._is_after_go():
+        if state is None or not self.station.is_after_go:
             return
         trainer = state.trainer
         over = trainer.state is TrainerState.EXITED and trainer.attempt == at.attempt
@@ -437,7 +457,30 @@ class Agent:
         return PeerSave(name=name, facts=saves[0].record.facts, files=files)
 
 
-def union_gate(layout: str, parts: Sequence[PartFiles], world_size: int) -> GateResult:
+# Told together with the attempt, so that no older phase is ever read as this attempt's.
+_FIRST = {
+    Phase.PREPARE: SidecarPhase.STOPPING,
+    Phase.RESTORE: SidecarPhase.RESTORING,
+    Phase.GO: SidecarPhase.RESTORED,
+    Phase.STOP: SidecarPhase.STOPPING,
+    Phase.RELEASE: SidecarPhase.DRAINING,
+}
+
+
+def _first_phase(directive: Directive, now: SidecarPhase) -> SidecarPhase:
+    if directive.phase is Phase.GO and (directive.fast or now is not SidecarPhase.RESTORED):
+        return SidecarPhase.STOPPING
+    return _FIRST[directive.phase]
+
+
+def union_gate(
+    layout: str, parts: Sequence[PartFiles], world_size: int, *, procs: int = 1
+) -> GateResult:
     """Whether the ranks' parts together are a whole save, by the layout's own rules."""
     chosen = layouts_for(layout=layout)[0]
-    return chosen.union_gate(parts=parts, expect=Expectations(world_size=world_size))
+    return chosen.union_gate(parts=parts, expect=Expectations(world_size=world_size * procs))
+
+
+def _procs(config: SidecarConfig) -> int:
+    """Trainer processes a pod has at least: where only GPUs were counted, one may use them all."""
+    return config.procs_per_replica if config.procs_stated else 1

@@ -46,8 +46,10 @@ from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.trainer.supervisor_link import is_stopped
 
+FILE_STOP_WISH = "trainer.stop"  # a trainer that looks for it may save and end
 LIST_SECONDS = 15.0
-HEAR_SECONDS = 3.0
+HEAR_SECONDS, HEAR_NOTHING_SECONDS = 3.0, 0.5
+SHARED_SECONDS = 5.0
 SETTLE_SECONDS = 2.0
 OUTCOME_SECONDS = 10.0
 LOG_BYTES = 1 << 20
@@ -82,22 +84,33 @@ class Attempts:
     async def carry_out(self, directive: Directive) -> None:
         """Do what it asks for. Problems end in the report, never in an exception."""
         log.info("attempt %d: %s", directive.attempt, directive.phase.value)
-        try:
-            match directive.phase:
-                case Phase.PREPARE:
-                    await self._prepare(directive)
-                case Phase.RESTORE:
-                    await self._restore_only(directive)
-                case Phase.GO:
-                    await self._go(directive)
-                case Phase.STOP:
-                    await self._stop(directive)
-                case Phase.RELEASE:
-                    await self._release(directive)
-        except AttemptFailed as failed:
-            self._at.fail(failed.reason, str(failed))
-        except RestoreError as error:
-            self._at.fail(Reason.RESTORE_FAILED, str(error))
+        handlers = {
+            Phase.PREPARE: self._prepare,
+            Phase.RESTORE: self._restore_only,
+            Phase.GO: self._go,
+            Phase.STOP: self._stop,
+            Phase.RELEASE: self._release,
+        }
+        moves = directive.phase in (Phase.PREPARE, Phase.RESTORE) or directive.fast
+        while True:
+            telling = asyncio.create_task(self._at.tell_fetching()) if moves else None
+            try:
+                await handlers[directive.phase](directive)
+            except AttemptFailed as failed:
+                self._at.fail(failed.reason, str(failed))
+            except RestoreError as error:
+                self._at.fail(Reason.RESTORE_FAILED, str(error))
+            except OSError as error:
+                # Our own small files: every step may be done again.
+                text = f"{self._at.link.run} cannot be written: {error}"
+                self._at.reporter.degrade("run-directory", Reason.DISK_FULL, text)
+                await asyncio.sleep(1.0)
+                continue
+            finally:
+                if telling is not None:
+                    telling.cancel()
+            self._at.reporter.heal("run-directory")
+            return
 
     def cancel_background(self) -> None:
         """What an older directive still had running behind it."""
@@ -119,6 +132,7 @@ class Attempts:
         self.cancel_background()
         at.may_publish = False
         at.settled = False
+        at.fetching = 0
         at.reporter.set(listed=None, fence_owner=None)
         at.set_phase(SidecarPhase.STOPPING)
         at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
@@ -162,16 +176,25 @@ class Attempts:
         for _ in range(3):
             await self._looking.look(gone=True)
             if not any(p.reason == Reason.DISK_FULL for p in at.reporter.current.degraded):
-                return
+                break
             await asyncio.sleep(0.5)
+        # On a shared directory the other pods' trainers may still be ending.
+        deadline = time.monotonic() + SHARED_SECONDS
+        while self._looking.is_unsettled and time.monotonic() < deadline:
+            await asyncio.sleep(0.25)
+            await self._looking.look(gone=True)
 
     async def _name_leftovers(self, directive: Directive) -> None:
         """Saves that finished but have no name get one under the fence of the attempt before."""
         at, holding = self._at, self._holding
         if holding is None or at.journal.entry.fence_attempt >= directive.attempt:
             return
-        deadline = time.monotonic() + (HEAR_SECONDS if directive.world_size > 1 else 0)
-        while not holding.all_final() and time.monotonic() < deadline:
+        begun = time.monotonic()
+        while directive.world_size > 1 and not holding.all_final():
+            # A lost rank says nothing; the others are quick, and a new pod has nothing to tell.
+            patience = HEAR_SECONDS if holding.has_unnamed else HEAR_NOTHING_SECONDS
+            if time.monotonic() - begun > patience:
+                break
             await asyncio.sleep(0.02)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(holding.work(final=True), LIST_SECONDS)
@@ -226,6 +249,7 @@ class Attempts:
         if resume is None:
             raise AttemptFailed(Reason.RESTORE_FAILED, "the directive names no save to restore")
         at.set_phase(SidecarPhase.RESTORING)
+        await self._until_stopped(directive.attempt - 1)
         if not at.site.touches_directory:
             path = await self._path_of_shared(resume)
             done = Restored(path, 0, 0, ())
@@ -236,9 +260,9 @@ class Attempts:
         if done.quarantined:
             log.info("quarantined %s", ", ".join(done.quarantined))
         await self._set_parent(directive, resume)
-        at.journal.write(
+        at.journal.note(
             restored_attempt=directive.attempt,
-            restored_bytes=done.bytes_fetched,
+            restored_bytes=max(done.bytes_fetched, at.fetching),  # vetting may have fetched it
             restore_total_bytes=done.bytes_total,
             resume=resume,
             resume_path=done.path,
@@ -285,6 +309,7 @@ class Attempts:
                 files=files,
                 peers=peers,
                 from_store=target.durable,
+                progress=at.fetched,
                 cancel=at.closing,
             )
         except StoreProblem as problem:
@@ -381,7 +406,7 @@ class Attempts:
                     at.directory.note(save)
             found = [save for save, _ in look.judged]
             strange = [save.identity for save in found if at.directory.is_news(save)]
-            at.journal.write(here_before=strange)
+            at.journal.note(here_before=strange)
         except (OSError, DirectoryProblem) as error:
             raise RestoreError(f"{target.name}: the ledger was not written: {error}") from error
         shutil.rmtree(at.site.path / contract.HIDDEN_DIR / "incoming", ignore_errors=True)
@@ -389,10 +414,19 @@ class Attempts:
     async def _path_of_shared(self, resume: Resume) -> str | None:
         """On a shared directory rank 0 restores; where the save lies, its manifest says."""
         at, run = self._at, self._at.run
-        if resume.scratch or resume.name is None or run is None:
+        if resume.scratch or resume.name is None:
             return None
-        manifest = await asyncio.to_thread(run.manifest, resume.name)
-        return str(at.site.path / manifest.root_key) if manifest is not None else None
+        root: str | None = None
+        with contextlib.suppress(StoreProblem):
+            manifest = await asyncio.to_thread(run.manifest, resume.name) if run else None
+            root = manifest.root_key if manifest is not None else None
+        for peer in [*resume.peers, at.holder_url]:
+            if root is None and peer:
+                told = await self._ask_peer(peer.rstrip("/"), resume.name)
+                root = told.facts.root_key if told is not None else None
+        if root is None:
+            raise RestoreError(f"nobody tells where {resume.name} lies in {at.site.path}")
+        return str(at.site.path / root) if root != "." else str(at.site.path)
 
     async def _set_parent(self, directive: Directive, resume: Resume) -> None:
         """The fence says what its attempt starts from, before anything trains."""
@@ -417,7 +451,7 @@ class Attempts:
                 Reason.FENCE_TAKEN,
                 f"fence {answer.by} follows ours ({entry.fence}): a newer attempt has begun",
             )
-        at.journal.write(parent=parent)
+        at.journal.note(parent=parent)
 
     def _owner(self) -> Owner | None:
         """Whom restored files are handed to: the trainer's user, where it is another than ours."""
@@ -440,11 +474,14 @@ class Attempts:
                 await self._restore(directive)
             at.settled = False
             await self._shipping.give_up_leftovers()
-            with contextlib.suppress(OSError):
-                (at.link.run / contract.FILE_PROGRESS).unlink(missing_ok=True)
+            for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
+                (at.link.run / name).unlink(missing_ok=True)
             at.begin_progress()
             at.link.go(self._go_message(directive, resume))
-        at.set_phase(SidecarPhase.TRAINING)
+        state = at.supervisor
+        over = state is not None and state.trainer.attempt == attempt and not at.is_training
+        if not over:
+            at.set_phase(SidecarPhase.TRAINING)
         if self._storing is not None:
             if at.journal.entry.fence_attempt < attempt and resume is not None:
                 self._later(
@@ -462,6 +499,7 @@ class Attempts:
         at.set_phase(SidecarPhase.STOPPING)
         at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
         await self._until_stopped(directive.attempt - 1)
+        at.fetching = 0
         await self._looking.look(gone=True)
         at.settled = True
 
@@ -476,7 +514,7 @@ class Attempts:
             contract.ENV_RESUME_CHECKPOINT: path if resuming and path else "",
             contract.ENV_CHECKPOINT_DIR: config.path,
             contract.ENV_PROGRESS_FILE: str(at.link.run / contract.FILE_PROGRESS),
-            contract.ENV_STOP_FILE: str(at.link.run / "trainer.stop"),
+            contract.ENV_STOP_FILE: str(at.link.run / FILE_STOP_WISH),
         }
         arguments = [_expand(word, told) for word in config.resume_args] if resuming else []
         told[contract.ENV_RESUME_ARGS] = shlex.join(arguments)
@@ -500,7 +538,7 @@ class Attempts:
     async def trainer_ended(self) -> None:
         """The trainer of this attempt ended by itself, or was stopped: save what it saved."""
         at = self._at
-        await self._looking.look(gone=True)
+        await self._look_once_more()
         at.settled = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(
@@ -536,6 +574,7 @@ class Attempts:
         at = self._at
         self.cancel_background()
         at.set_phase(SidecarPhase.STOPPING)
+        (at.link.run / FILE_STOP_WISH).touch()
         at.link.stop(Stop(attempt=directive.attempt, grace_seconds=directive.grace_seconds))
         await self._until_stopped(directive.attempt)
         await self._look_once_more()

@@ -179,7 +179,7 @@ class Directory:
     # --- pins ---
 
     def load(self) -> None:
-        """Pins that an earlier sidecar left. Half-made ones and those of other runs are removed.
+        """Pins that an earlier sidecar left. Half-made, changed and other runs' are removed.
 
         Raises DirectoryProblem where the ledger cannot be read: unknown is not empty.
         """
@@ -191,7 +191,8 @@ class Directory:
         sweep_pins(reader=self.reader)
         for pin in list_pins(self.path):
             record = _read_record(self.path, pin.id)
-            if record is None or record.run_id != self._run_id:
+            ours = record is not None and record.run_id == self._run_id
+            if record is None or not ours or pin_entries(self.path, pin) is None:
                 drop_pin(reader=self.reader, pin_id=pin.id)
             else:
                 self._saves[pin.id] = LocalSave(pin, record)

@@ -153,6 +153,11 @@ class Holding:
             del self._heard[key]
             self._done.append(key)
 
+    @property
+    def has_unnamed(self) -> bool:
+        """Whether some rank told of a save that has no name yet."""
+        return bool(self._heard)
+
     def all_final(self) -> bool:
         """Whether every rank has looked at its directory since its trainer of before ended."""
         directive = self._at.directive
@@ -218,7 +223,7 @@ class Holding:
 
     def _named(self, ship: ShipRecord, group: Group, *, skipped: tuple[Group, ...]) -> None:
         at = self._at
-        at.journal.write(next_n=ship.n + 1)
+        at.journal.note(next_n=ship.n + 1)
         self._skip(skipped)
         self._finish(group)
         self._open[ship.name] = OpenShip(record=ship, generations=group.generations)

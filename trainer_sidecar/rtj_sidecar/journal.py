@@ -48,6 +48,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.entry = Entry()
+        self._behind = False  # the disk has an older entry than we
         self.unreadable: str | None = None
         try:
             self.entry = Entry.model_validate_json(path.read_text(encoding="utf-8"))
@@ -61,7 +62,15 @@ class Journal:
     def write(self, **changes: object) -> Entry:
         """Raises OSError when the disk does not take it; the old entry then stays."""
         entry = self.entry.model_copy(update=changes)
-        if entry != self.entry:
+        if entry != self.entry or self._behind:
             write_whole(self._path, entry.dump_json())
-            self.entry = entry
+            self.entry, self._behind = entry, False
         return self.entry
+
+    def note(self, **changes: object) -> None:
+        """As `write`, for what can be found out again: a full disk must not stop the work."""
+        try:
+            self.write(**changes)
+        except OSError:
+            self.entry = self.entry.model_copy(update=changes)
+            self._behind = True

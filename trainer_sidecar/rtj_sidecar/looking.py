@@ -31,6 +31,7 @@ class Looking:
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0
         self._condemned: set[str] = set()
+        self.is_unsettled = False  # at the last look something still changed
 
     async def loop(self) -> None:
         """While a trainer runs: every `poll_seconds`, and at once when asked."""
@@ -39,7 +40,9 @@ class Looking:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(at.look_now.wait(), at.site.config.poll_seconds)
             at.look_now.clear()
-            if at.is_training:
+            # On a shared directory other pods' trainers may write after this pod's has ended.
+            shared = at.site.config.shared_directory and at.is_after_go
+            if at.is_training or shared:
                 await self.look(gone=False)
 
     async def look(self, *, gone: bool) -> list[LocalSave]:
@@ -59,6 +62,12 @@ class Looking:
         except DirectoryProblem as problem:
             self._trouble(problem)
             return []
+        except Exception as error:
+            # A file that no reader understands must not end the sidecar: the others go on.
+            log.exception("the directory could not be judged")
+            self._trouble(DirectoryProblem(Reason.CHECKPOINT_CORRUPT, f"{type(error)}: {error}"))
+            return []
+        self.is_unsettled = any(v.status is Status.WRITING for _, v in found.judged)
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)
         self.tell()

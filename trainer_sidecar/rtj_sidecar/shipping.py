@@ -56,7 +56,7 @@ class Shipping:
         at = self._at
         if at.run is None:
             return True
-        if not at.settled:
+        if not at.settled or (at.site.config.shared_directory and self._looking.is_unsettled):
             return False
         pending = [save for save in at.directory.saves if save.is_pending]
         if self._holding is None:
@@ -250,9 +250,7 @@ class Shipping:
         step = next((c.step for c in at.candidates if c.name == name), None)
         if step is None:
             step = next((s.record.facts.step for s in at.directory.named(name)), None)
-        at.journal.write(
-            last_durable_name=name, last_durable_step=step, last_durable_at=time.time()
-        )
+        at.journal.note(last_durable_name=name, last_durable_step=step, last_durable_at=time.time())
 
     async def trim(self) -> None:
         """Drop pins that nobody needs: what is over, and durable ones beyond the newest two."""

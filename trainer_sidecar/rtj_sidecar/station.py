@@ -20,7 +20,15 @@ from typing import ParamSpec, TypeVar
 from aiohttp import ClientSession
 from rtj_api import contract
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate, Directive, Problem, SidecarPhase, SupervisorState, TrainerState
+from rtj_api.wire import (
+    Candidate,
+    Directive,
+    Phase,
+    Problem,
+    SidecarPhase,
+    SupervisorState,
+    TrainerState,
+)
 
 from rtj_sidecar.config import Site
 from rtj_sidecar.directory import Directory
@@ -58,11 +66,12 @@ class Station:
     progress: Progress = field(default_factory=Progress)
     candidates: list[Candidate] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
+    fetching: int = 0  # bytes that this attempt's prepare and restore have fetched so far
+    counting: threading.Lock = field(default_factory=threading.Lock)
     may_publish: bool = False  # the fence of this attempt is held for certain
     log_lines: Follower | None = None
     progress_lines: Follower | None = None
     settled: bool = False  # the trainer of this attempt ended and the directory was looked at since
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
     look_now: asyncio.Event = field(default_factory=asyncio.Event)
     ship_now: asyncio.Event = field(default_factory=asyncio.Event)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -83,6 +92,11 @@ class Station:
     @property
     def is_training(self) -> bool:
         return self.supervisor is not None and self.supervisor.trainer.state is TrainerState.RUNNING
+
+    @property
+    def is_after_go(self) -> bool:
+        """Whether the trainer of this attempt was told to go, and nothing else was asked since."""
+        return self.directive is not None and self.directive.phase is Phase.GO
 
     @property
     def holder_url(self) -> str | None:
@@ -133,11 +147,24 @@ class Station:
                 names[name] = None
         self.reporter.set(pinned=list(names))
 
+    def fetched(self, count: int) -> None:
+        """Count bytes on their way to a restore, from any thread; negative where sent again."""
+        with self.counting:
+            self.fetching += count
+
+    async def tell_fetching(self) -> None:
+        """Show once a second that a long fetch moves, for whoever waits for it."""
+        while True:
+            await asyncio.sleep(1.0)
+            view = self.reporter.current.checkpoint
+            self.reporter.set(checkpoint=view.model_copy(update={"restored_bytes": self.fetching}))
+
     def moved(self, **more: int) -> None:
         """Count bytes, from any thread: `uploaded`, `from_store`, `from_peers`."""
-        old = self.traffic
-        self.traffic = Traffic(
-            uploaded=old.uploaded + more.get("uploaded", 0),
-            from_store=old.from_store + more.get("from_store", 0),
-            from_peers=old.from_peers + more.get("from_peers", 0),
-        )
+        with self.counting:
+            old = self.traffic
+            self.traffic = Traffic(
+                uploaded=old.uploaded + more.get("uploaded", 0),
+                from_store=old.from_store + more.get("from_store", 0),
+                from_peers=old.from_peers + more.get("from_peers", 0),
+            )

@@ -91,7 +91,7 @@ class Storing:
         if rolled.committed or rolled.dropped:
             history = await asyncio.to_thread(run.history)
         candidates = await asyncio.to_thread(run.candidates, history)
-        at.journal.write(
+        at.journal.note(
             fence=fence,
             fence_attempt=directive.attempt,
             next_n=await asyncio.to_thread(run.next_n, history, fence),
@@ -105,6 +105,7 @@ class Storing:
             pinned=set(at.reporter.current.pinned) | self._holding.pinned_by_others(),
             incoming=at.site.path / HIDDEN_DIR / "incoming",
             fence=fence,
+            progress=at.fetched,
             cancel=at.closing,
         )
         if any(found.invalid is not None for found in vetted):
@@ -132,7 +133,7 @@ class Storing:
         at.candidates = list(candidates)
         if durable:
             newest = durable[0]
-            at.journal.write(
+            at.journal.note(
                 last_durable_name=newest.name,
                 last_durable_step=newest.step,
                 last_durable_at=newest.written_at,
@@ -184,7 +185,7 @@ class Storing:
                 "meanwhile: nothing was published, the trainer is stopped",
             )
             return
-        at.journal.write(fence=answer.fence, fence_attempt=attempt, next_n=1, parent=parent)
+        at.journal.note(fence=answer.fence, fence_attempt=attempt, next_n=1, parent=parent)
         at.reporter.set(fence=answer.fence)
         at.may_publish = True
         at.ship_now.set()
@@ -205,7 +206,9 @@ class Storing:
                 back_off = min(MAX_BACK_OFF, 2 * back_off)
                 continue
             at.reporter.heal(KEY)
-            at.journal.write(next_n=max(next_n, at.journal.entry.next_n))
+            record = history.fence(entry.fence)
+            parent = record.parent if record is not None else entry.parent
+            at.journal.note(next_n=max(next_n, at.journal.entry.next_n), parent=parent)
             self.take_in(history, candidates)
             at.reporter.set(fence=entry.fence, listed=True)
             at.tell_candidates()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kit import toy_trainer
 from kit.podlike import PodLike, free_port, make_pod, trainer_command
+from rtj_api.rules.resume import Chosen, Facts, choose
 from rtj_api.wire import Phase, Report, Resume, SidecarPhase
 
 HOLDER, OTHER = "127.0.0.2", "127.0.0.3"
@@ -57,11 +58,19 @@ class Gang:
     def slow_path(self, attempt: int) -> Resume:
         self.direct(Phase.PREPARE, attempt)
         reports = self.until(SidecarPhase.PREPARED, attempt)
-        best = next(c for c in reports[0].candidates if c.invalid is None)
-        peers = [p.url for p, r in zip(self.ranks, reports, strict=True) if best.name in r.pinned]
-        resume = Resume(
-            run="ns/gpt", name=best.name, step=best.step, durable=best.durable, peers=peers
+        chosen = choose(
+            Facts(
+                run="ns/gpt",
+                world_size=2,
+                candidates=reports[0].candidates,
+                listed=bool(reports[0].listed),
+                pinned={r.rank: r.pinned for r in reports},
+                urls={rank: pod.url for rank, pod in enumerate(self.ranks)},
+                ever_durable=True,
+            )
         )
+        assert isinstance(chosen, Chosen), chosen
+        resume = chosen.resume
         self.direct(Phase.RESTORE, attempt, resume=resume)
         self.until(SidecarPhase.RESTORED, attempt)
         self.direct(Phase.GO, attempt, resume=resume)
@@ -167,5 +176,32 @@ def test_all_ranks_save_their_own_and_get_their_own_back(tmp_path: Path) -> None
         resume = gang.slow_path(2)
         assert (resume.step or 0) >= 40
         gang.finish()
+    finally:
+        gang.end()
+
+
+def test_on_a_shared_directory_rank_0_alone_looks_and_restores(tmp_path: Path) -> None:
+    volume = tmp_path / "shared"
+
+    def command(path: Path) -> list[str]:
+        return trainer_command(path, steps=150)
+
+    gang = Gang(tmp_path, command=command, volume=volume, shared_directory=True)
+    try:
+        gang.begin()
+        gang.ranks[0].until(lambda r: (r.checkpoint.last_durable_step or 0) >= 30)
+        for pod in gang.ranks:
+            pod.end()
+        for file in volume.glob("ckpt_*.pt"):
+            file.write_bytes(b"lost")
+        gang.ranks = [gang.make(0, 2), gang.make(1, 2)]
+        resume = gang.slow_path(2)
+        assert (resume.step or 0) >= 30
+        for pod in gang.ranks:
+            pod.until(lambda r: r.progress.first_step_at)
+            assert f"at step {resume.step}" in pod.output()
+        reports = gang.finish()
+        assert reports[0].checkpoint.last_durable_step == 150
+        assert reports[1].pinned == []
     finally:
         gang.end()
