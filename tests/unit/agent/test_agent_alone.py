@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,8 +182,12 @@ def test_the_sidecar_may_be_killed_at_any_moment(pods: list[PodLike], tmp_path: 
     pod.kill_agent()
     pod.start_agent()
     pod.until(lambda r: r.phase is SidecarPhase.TRAINING)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
     for step in (20, 50, 90, 130):
         pod.until(lambda r, step=step: (r.checkpoint.last_durable_step or 0) >= step)
+        time.sleep(chance.uniform(0, 0.5))  # anywhere between two looks, names or commits
         pod.kill_agent()
         pod.start_agent()
     report = pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
