@@ -38,8 +38,9 @@ from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import PeerSave
 from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside, target_from_pins
+from rtj_sidecar.runs.fence import Done
+from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.records import FileRecord, MarkKind, Outcome, SaveFacts
-from rtj_sidecar.runs.run import Done, Fetched, FetchFailed
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
@@ -354,8 +355,8 @@ class Attempts:
                 manifest = await asyncio.to_thread(run.manifest, name)
                 wanted = await asyncio.to_thread(run.wanted, name)
                 if manifest is not None:
-                    facts = SaveFacts.model_validate(manifest.model_dump())
-                    return Target(name, facts, tuple(wanted), durable=True)
+                    whole = SaveFacts.model_validate(manifest.model_dump())
+                    return Target(name, whole, tuple(wanted), durable=True)
             except StoreProblem as raised:
                 problem = raised
         files: dict[str, FileRecord] = {}

@@ -359,7 +359,7 @@ class Directory:
 
     def hashes(self, name: str) -> dict[str, tuple[int, str, int]]:
         """(size, SHA-256, mode) of every pinned file of a save, hashed at most once."""
-        found = {}
+        found: dict[str, tuple[int, str, int]] = {}
         for save in self.named(name):
             entries = pin_entries(self.path, save.pin) or ()
             reader = Reader(files_dir(self.path, save.pin.id), cache=self.reader.cache)

@@ -18,16 +18,11 @@ from rtj_api.wire import Candidate, Phase
 
 from rtj_sidecar.messages import OpenShip, Seen, Ships
 from rtj_sidecar.naming import Group, Heard, groups, next_naming
+from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
+from rtj_sidecar.runs.fence import FenceLost
 from rtj_sidecar.runs.records import ManifestRecord, MarkKind, ShipRecord
-from rtj_sidecar.runs.run import (
-    Committed,
-    Dropped,
-    FenceLost,
-    Ignored,
-    Named,
-    Retained,
-    Waiting,
-)
+from rtj_sidecar.runs.retain import Retained
+from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 

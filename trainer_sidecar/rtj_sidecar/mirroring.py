@@ -15,8 +15,8 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.pins import files_dir
 from rtj_sidecar.directory import DirectoryProblem, PinRecord
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.runs.fetch import Fetched
 from rtj_sidecar.runs.records import FileRecord, SaveFacts
-from rtj_sidecar.runs.run import Fetched
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem

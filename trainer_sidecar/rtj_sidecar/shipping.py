@@ -20,7 +20,7 @@ from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import OpenShip, Seen, SeenSave, Ships
 from rtj_sidecar.runs.records import PartRecord, ShipRecord
-from rtj_sidecar.runs.run import LocalFile
+from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
 

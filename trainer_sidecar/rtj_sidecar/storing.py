@@ -15,9 +15,10 @@ from rtj_api.wire import Candidate, Directive, Verdict
 
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.runs.fence import Claimed, FenceTaken, OwnedByOther, Superseded
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.records import Outcome, Parent
-from rtj_sidecar.runs.run import Claimed, FenceTaken, OwnedByOther, Run, Superseded
+from rtj_sidecar.runs.run import Run
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 
