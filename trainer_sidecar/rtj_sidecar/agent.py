@@ -32,7 +32,7 @@ from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
 from rtj_sidecar.config import Site
-from rtj_sidecar.directives import DirectiveFile, accept
+from rtj_sidecar.directives import DirectiveFile, accept, signed
 from rtj_sidecar.directory import Directory, DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.journal import Journal
@@ -70,6 +70,7 @@ class Agent:
         self._ending: asyncio.Task[None] | None = None
         self._seen_end: tuple[str, int] | None = None
         self._ticked = time.monotonic()
+        self._file = DirectiveFile(site.directive)
 
     # --- composition ---
 
@@ -127,7 +128,10 @@ class Agent:
 
     async def _load(self, station: Station) -> None:
         """Take up what earlier sidecars pinned; asked again while the directory does not answer."""
+        state = station.supervisor
         try:
+            if state is not None and self._site.touches_directory:
+                await station.on_disk(station.directory.make, uid=state.uid, gid=state.gid)
             await station.on_disk(station.directory.load)
             station.reporter.heal("pins")
         except DirectoryProblem as problem:
@@ -236,7 +240,7 @@ class Agent:
     async def _watch_loop(self) -> None:
         """The supervisor's word and new directives, a hundred times a second."""
         at = self.station
-        file = DirectiveFile(self._site.directive)
+        file = self._file
         seen: tuple[int, int] | None = None
         while True:
             self._ticked = time.monotonic()
@@ -301,8 +305,11 @@ class Agent:
             highest=at.directive,
         )
         if refused is not None:
-            log.info("directive not accepted: %s", refused.why)
+            if at.directive is None or directive.bare() != at.directive.bare():
+                log.info("directive not accepted: %s", refused.why)
             return
+        if directive.sent_at is not None:
+            log.info("directive heard %.3f s after it was sent", time.time() - directive.sent_at)
         try:
             at.journal.write(directive=directive, done=False)
         except OSError as error:
@@ -427,6 +434,11 @@ class Agent:
 
     def is_well(self) -> bool:
         return time.monotonic() - self._ticked < WELL_SECONDS
+
+    def told(self, body: bytes, *, signature: str) -> None:
+        by = self._file.newest
+        mine = by is not None and by.pod_uid == self._site.pod_uid
+        self._hear_directive(signed(body, signature=signature, by=by if mine else None))
 
     async def ships(self, *, since: int | None, wait: float) -> Ships:
         if self.holding is None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
+from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
 from rtj_api.wire import Wire
 
@@ -175,6 +176,24 @@ class Directory:
         self._history = next_history(
             before=self._history, snapshot=replace(snapshot, files=tuple(files))
         )
+
+    def make(self, *, uid: int, gid: int) -> None:
+        """Make the directory where only the volume above it is there, for the trainer's user.
+
+        Raises DirectoryProblem.
+        """
+        try:
+            missing = [path for path in (self.path, *self.path.parents) if not path.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+            if os.getuid() != 0 or uid == 0:
+                return
+            # One that a fetch ahead of the trainer had to make is still empty and root's.
+            if set(os.listdir(self.path)) <= {HIDDEN_DIR} and not os.path.ismount(self.path):
+                missing = [*missing, self.path] if self.path.stat().st_uid == 0 else missing
+            for path in missing:
+                os.chown(path, uid, gid)
+        except OSError as error:
+            raise _problem(error, self.path, "make") from error
 
     # --- pins ---
 
