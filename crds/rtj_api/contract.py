@@ -100,6 +100,11 @@ def pod_name(*, job: str, rank: int, made_in: int, job_uid: str) -> str:
     return f"{job}-{rank}-{made_in}-{job_uid.replace('-', '')[:4]}"
 
 
+def sidecar_url(host: str, *, port: int) -> str:
+    """Where a sidecar answers; `host` is an IP address of either kind, or a name."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def rendezvous_port(attempt: int) -> int:
     """The trainer's rendezvous port in that attempt."""
     return PORT_RENDEZVOUS_BASE + attempt % PORT_RENDEZVOUS_SPAN

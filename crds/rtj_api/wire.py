@@ -76,6 +76,7 @@ class Directive(Wire):
     phase: Phase
     world_size: int
     coordinator: str | None = None  # IP of rank 0's pod: rendezvous, and ships from its sidecar
+    coordinator_port: int | None = None  # of that sidecar; None: the same as one's own
     resume: Resume | None = None
     fast: bool = False
     grace_seconds: float | None = None  # for the older trainer; None: SIGKILL at once

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 from rtj_api import contract, wire
 from rtj_operator.core.observed import JobKey
@@ -23,7 +25,8 @@ from rtj_operator.shell.cluster import MERGE_PATCH, KubeCluster
 from rtj_operator.shell.views import controller_uid, status_port_of, trainer_name
 
 NOWHERE = {"resumable-training.dev/played": "nowhere"}
-LOOK_SECONDS = 0.01
+AGAIN_SECONDS = 0.05  # until a watch that ended is begun anew
+STARTS_AT_ONCE = 16
 
 
 def a_job(*, namespace: str, name: str, replicas: int = 2, **spec: Any) -> dict[str, Any]:
@@ -53,7 +56,9 @@ def a_job(*, namespace: str, name: str, replicas: int = 2, **spec: Any) -> dict[
 class PlayedPod:
     """One sidecar. `seen` holds (time, directive) of every directive that was followed."""
 
+    key: JobKey
     name: str
+    ip: str  # one of loopback's, of this pod alone: ports of many jobs may be equal
     report: wire.Report
     runner: web.AppRunner | None = None
     seen: list[tuple[float, wire.Directive]] = field(default_factory=list)
@@ -69,13 +74,25 @@ class PlayedPod:
         return time.time()
 
     async def crash(self, *, exit_code: int = 1) -> float:
-        """The trainer of the current attempt dies; the time of its death."""
+        """The trainer of the current attempt dies, if one runs; the time of its death."""
         now = time.time()
+        if self.report.phase is not wire.SidecarPhase.TRAINING:
+            return now
         trainer = self.report.trainer.model_copy(
             update={"state": wire.TrainerState.EXITED, "exit_code": exit_code, "ended_at": now}
         )
         await self.say(phase=wire.SidecarPhase.EXITED, trainer=trainer)
         return now
+
+    async def has_reached(self, step: int) -> None:
+        """The trainer has done that step."""
+        now = time.time()
+        first = self.report.progress.first_step_at or now
+        await self.say(
+            progress=wire.ProgressView(
+                step=step, loss=1 / step, updated_at=now, first_step_at=first
+            )
+        )
 
     async def follow(self, order: wire.Directive) -> None:
         """Do at once what a directive asks for."""
@@ -114,7 +131,7 @@ class PlayedPod:
         app.router.add_get(contract.PATH_STATUS, self._status)
         self.runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
         await self.runner.setup()
-        await web.TCPSite(self.runner, "127.0.0.1", port, reuse_address=True).start()
+        await web.TCPSite(self.runner, self.ip, port, reuse_address=True).start()
 
     async def close(self) -> None:
         async with self._changed:
@@ -139,13 +156,16 @@ class PlayedPod:
 
 
 class PlayedPods:
-    """Plays every pod of some jobs. Use as `async with`."""
+    """Plays every pod of some jobs, as a watch shows them. Use as `async with`."""
 
     def __init__(self, cluster: KubeCluster, *keys: JobKey) -> None:
         self._cluster = cluster
-        self.keys = set(keys)
+        self.keys = frozenset(keys)
         self.pods: dict[str, PlayedPod] = {}  # by UID; those that are gone are not here
-        self._key_of: dict[str, JobKey] = {}
+        self.made: dict[str, str] = {}  # UID -> name of every pod that was ever seen
+        self._raw: dict[str, dict[str, Any]] = {}  # by UID, the newest
+        self._numbers = itertools.count(1)
+        self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> PlayedPods:
@@ -157,38 +177,87 @@ class PlayedPods:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        for pod in self.pods.values():
-            await pod.close()
+        await asyncio.gather(*(pod.close() for pod in self.pods.values()))
 
-    def of_rank(self, rank: int) -> PlayedPod:
-        """The newest pod of that rank."""
-        return [pod for pod in self.pods.values() if pod.report.rank == rank][-1]
+    def of_rank(self, rank: int, *, key: JobKey | None = None) -> PlayedPod:
+        """The newest pod of that rank, of that job where several are played."""
+        found = [p for p in self.pods.values() if p.report.rank == rank and key in (None, p.key)]
+        return found[-1]
 
     async def _play(self) -> None:
-        while True:
-            for key in list(self.keys):
-                with contextlib.suppress(ApiError):
-                    await self._look(key)
-            await asyncio.sleep(LOOK_SECONDS)
+        async with asyncio.TaskGroup() as group:
+            for namespace in {key.namespace for key in self.keys}:
+                group.create_task(self._follow(group, namespace))
 
-    async def _look(self, key: JobKey) -> None:
-        listed = {pod["metadata"]["uid"]: pod for pod in await self._cluster.list_pods(key)}
-        for uid in [uid for uid in self.pods if uid not in listed and self._key_of[uid] == key]:
-            await self.pods.pop(uid).close()
-        for uid, raw in listed.items():
-            if uid not in self.pods:
-                await self._start(raw)
-            text = (raw["metadata"].get("annotations") or {}).get(contract.ANNOTATION_DIRECTIVE)
-            if text:
-                await self.pods[uid].follow(wire.Directive.model_validate_json(text))
+    async def _follow(self, group: asyncio.TaskGroup, namespace: str) -> None:
+        host, session = self._cluster.watch_session(on_watch=lambda _: None)
+        url = f"{host}/api/v1/namespaces/{namespace}/pods"
+        async with session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                    await self._watch(group, session, url, namespace)
+                await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _start(self, raw: dict[str, Any]) -> None:
+    async def _watch(
+        self, group: asyncio.TaskGroup, session: aiohttp.ClientSession, url: str, namespace: str
+    ) -> None:
+        """List, then watch until the API server ends it."""
+        query = {"labelSelector": contract.LABEL_JOB}
+        async with session.get(url, params=query, raise_for_status=True) as answer:
+            listed = await answer.json()
+        there = {raw["metadata"]["uid"] for raw in listed["items"]}
+        for uid, raw in list(self._raw.items()):
+            if raw["metadata"]["namespace"] == namespace and uid not in there:
+                await self._gone(uid)
+        for raw in listed["items"]:
+            await self._saw(group, raw)
+        query |= {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"]}
+        limit = aiohttp.ClientTimeout(sock_connect=5)
+        async with session.get(url, params=query, timeout=limit, raise_for_status=True) as stream:
+            async for line in _lines(stream.content):
+                event = json.loads(line)
+                match event["type"]:
+                    case "ADDED" | "MODIFIED":
+                        await self._saw(group, event["object"])
+                    case "DELETED":
+                        await self._gone(event["object"]["metadata"]["uid"])
+                    case _:
+                        return  # too old a version: list again
+
+    async def _saw(self, group: asyncio.TaskGroup, raw: dict[str, Any]) -> None:
+        meta = raw["metadata"]
+        uid, key = meta["uid"], JobKey(meta["namespace"], meta["labels"][contract.LABEL_JOB])
+        if key not in self.keys:
+            return
+        self._raw[uid] = raw
+        if uid not in self.made:
+            self.made[uid] = meta["name"]
+            group.create_task(self._start(key, raw))
+        await self._obey(uid)
+
+    async def _gone(self, uid: str) -> None:
+        self._raw.pop(uid, None)
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            await pod.close()
+
+    async def _obey(self, uid: str) -> None:
+        pod, raw = self.pods.get(uid), self._raw.get(uid)
+        notes = (raw or {"metadata": {}})["metadata"].get("annotations") or {}
+        text = notes.get(contract.ANNOTATION_DIRECTIVE)
+        if pod is not None and text:
+            await pod.follow(wire.Directive.model_validate_json(text))
+
+    async def _start(self, key: JobKey, raw: dict[str, Any]) -> None:
         meta, port = raw["metadata"], status_port_of(raw)
         job_uid = controller_uid(raw)
         assert port is not None
         assert job_uid is not None
+        number = next(self._numbers)
         pod = PlayedPod(
+            key=key,
             name=meta["name"],
+            ip=f"127.{number // 65536 + 1}.{number // 256 % 256}.{number % 256}",
             report=wire.Report(
                 job_uid=job_uid,
                 pod_uid=meta["uid"],
@@ -199,26 +268,42 @@ class PlayedPods:
                 supervisor_seen=True,
             ),
         )
-        await pod.serve(port)
-        self.pods[meta["uid"]] = pod
-        self._key_of[meta["uid"]] = JobKey(meta["namespace"], meta["labels"][contract.LABEL_JOB])
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         running = {"running": {"startedAt": now}}
         status = {
             "phase": "Running",
-            "podIP": "127.0.0.1",
-            "podIPs": [{"ip": "127.0.0.1"}],
+            "podIP": pod.ip,
+            "podIPs": [{"ip": pod.ip}],
             "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now}],
             "initContainerStatuses": [_container(contract.CONTAINER_SIDECAR, running)],
             "containerStatuses": [_container(str(trainer_name(raw["spec"])), running)],
         }
-        await self.patch_status(meta["namespace"], meta["name"], status)
+        async with self._slots:
+            await pod.serve(port)
+            try:
+                await self.patch_status(meta["namespace"], meta["name"], status)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+        if meta["uid"] not in self._raw:  # deleted meanwhile
+            await pod.close()
+            return
+        self.pods[meta["uid"]] = pod
+        await self._obey(meta["uid"])
 
     async def patch_status(self, namespace: str, name: str, status: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
         await self._cluster._request(
             "PATCH", path, resource="pods", body={"status": status}, content_type=MERGE_PATCH
         )
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in stream.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
 
 
 def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:

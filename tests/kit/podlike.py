@@ -136,6 +136,7 @@ class PodLike:
         fast: bool = False,
         world_size: int = 1,
         coordinator: str = "127.0.0.1",
+        coordinator_port: int | None = None,
         grace: float | None = None,
         may_claim: bool = False,
     ) -> None:
@@ -148,6 +149,7 @@ class PodLike:
             phase=phase,
             world_size=world_size,
             coordinator=coordinator,
+            coordinator_port=coordinator_port,
             resume=resume,
             fast=fast,
             grace_seconds=grace,

@@ -107,6 +107,7 @@ def _pod_view(world: World, pod: Pod) -> PodView:
         created_at=pod.created_at,
         node=pod.node,
         ip=pod.ip,
+        status_port=contract.PORT_STATUS,
         phase=pod.phase,
         reason=pod.reason,
         message=pod.message,

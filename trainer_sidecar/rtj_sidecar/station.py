@@ -104,8 +104,9 @@ class Station:
         directive = self.directive
         if self.site.holds or directive is None or not directive.coordinator:
             return None
-        host = directive.coordinator
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.site.port}"
+        # On the hosts' network each rank has a port of its own.
+        port = directive.coordinator_port or self.site.port
+        return contract.sidecar_url(directive.coordinator, port=port)
 
     async def on_disk(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call on the checkpoint directory, after those before it."""

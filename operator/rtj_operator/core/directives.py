@@ -7,7 +7,7 @@ harmless and going back is impossible. Pure.
 
 from __future__ import annotations
 
-from rtj_api import wire
+from rtj_api import contract, wire
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType
 from rtj_api.wire import Phase, SidecarPhase
@@ -89,6 +89,17 @@ def _coordinator(gang: Gang, member: Member, phase: Phase) -> str | None:
     return gang.url_host(0)
 
 
+def _coordinator_port(gang: Gang, member: Member, coordinator: str | None) -> int | None:
+    """Where rank 0's sidecar listens at `coordinator`; None where it is the common port, which
+    an older sidecar takes for granted."""
+    said, zero = member.pod.directive if member.pod is not None else None, gang.rank_zero.pod
+    if coordinator is None:
+        return None
+    if zero is None or zero.ip != coordinator:
+        return said.coordinator_port if said is not None else None
+    return None if zero.status_port == contract.PORT_STATUS else zero.status_port
+
+
 def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
     """The directive that this rank's pod should carry; None where nothing is to be said."""
     pod = member.pod
@@ -102,6 +113,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         phase == Phase.PREPARE and current is not None and current.charge == Charge.INTENT
     ):
         grace = gang.spec.trainer_grace_seconds
+    coordinator = _coordinator(gang, member, phase)
     return wire.Directive(
         job_uid=gang.job.uid,
         pod_uid=pod.uid,
@@ -110,7 +122,8 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         seq=wire.SEQ[phase],
         phase=phase,
         world_size=len(gang.members),
-        coordinator=_coordinator(gang, member, phase),
+        coordinator=coordinator,
+        coordinator_port=_coordinator_port(gang, member, coordinator),
         resume=_resume_of(gang) if phase in (Phase.RESTORE, Phase.GO) else None,
         fast=fast,
         grace_seconds=grace,

@@ -97,9 +97,9 @@ class Gang:
     def urls(self) -> dict[int, str]:
         """By rank: where its sidecar serves files."""
         return {
-            m.rank: f"http://{m.pod.ip}:{contract.PORT_STATUS}"
+            m.rank: contract.sidecar_url(m.pod.ip, port=m.pod.status_port)
             for m in self.members
-            if m.pod is not None and m.pod.ip and not m.pod.is_terminal
+            if m.pod is not None and m.pod.ip and m.pod.status_port and not m.pod.is_terminal
         }
 
     def url_host(self, rank: int) -> str | None:

@@ -111,6 +111,7 @@ class PodView:
     created_at: float
     node: str | None = None
     ip: str | None = None
+    status_port: int | None = None  # of its sidecar's HTTP server, as its own manifest has it
     phase: str = "Pending"  # Pending | Running | Succeeded | Failed | Unknown
     reason: str | None = None  # status.reason: Evicted, NodeLost, …
     message: str | None = None

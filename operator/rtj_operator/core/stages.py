@@ -65,8 +65,9 @@ def overdue_of(gang: Gang, member: Member) -> Fault | None:
                 reason=Reason.REPORTS_UNREACHABLE,
                 lost=True,
                 at=since,
-                message=f"pod {pod.name} runs but its sidecar was not heard at port 9871 for "
-                f"{policy.first_report_seconds:.0f} s: check NetworkPolicies and its log",
+                message=f"pod {pod.name} runs but its sidecar was not heard at port "
+                f"{pod.status_port} for {policy.first_report_seconds:.0f} s: check NetworkPolicies "
+                "and its log",
             )
         return None
     directive = desired_directive(gang, member)

@@ -218,8 +218,9 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
             found.append(
                 (
                     Reason.REPORTS_UNREACHABLE,
-                    f"rank {member.rank}: its sidecar runs and cannot be reached at port 9871: "
-                    "check NetworkPolicies and meshes between the operator and the pod",
+                    f"rank {member.rank}: its sidecar runs and cannot be reached at port "
+                    f"{pod.status_port}: check NetworkPolicies and meshes between the operator "
+                    "and the pod",
                 )
             )
     return found

@@ -17,7 +17,7 @@ from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.owners import FenceOwners
 from rtj_operator.shell.reports import Endpoint, Reports
-from rtj_operator.shell.views import controller_uid, job_view, pod_view, status_port_of
+from rtj_operator.shell.views import controller_uid, job_view, pod_view
 
 CARRY_SECONDS = 1.0
 
@@ -80,9 +80,8 @@ class Observer:
             if view is None:
                 continue
             (ours if owner == job.uid else older).append(view)
-            port = status_port_of(raw)
-            if owner == job.uid and view.ip and port and not view.is_terminal:
-                endpoints.append(Endpoint(key, job.uid, view.uid, view.ip, port))
+            if owner == job.uid and view.ip and view.status_port and not view.is_terminal:
+                endpoints.append(Endpoint(key, job.uid, view.uid, view.ip, view.status_port))
         self._reports.follow(key, endpoints)
         reports = self._reports.views(key)
         nodes = await self._nodes.views(

@@ -52,8 +52,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{contract.PATH_STATUS}"
+        return contract.sidecar_url(self.host, port=self.port) + contract.PATH_STATUS
 
 
 @dataclass(slots=True)

@@ -155,6 +155,7 @@ def pod_view(raw: Raw) -> PodView | None:
         created_at=_time(meta["creationTimestamp"]) or 0.0,
         node=spec.get("nodeName") or None,
         ip=status.get("podIP") or None,
+        status_port=status_port_of(raw),
         phase=status.get("phase") or "Pending",
         reason=status.get("reason"),
         message=status.get("message"),

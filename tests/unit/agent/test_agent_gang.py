@@ -15,11 +15,14 @@ HOLDER, OTHER = "127.0.0.2", "127.0.0.3"
 
 
 class Gang:
-    """Rank 0 and rank 1 on loopback addresses of their own, as pods have them."""
+    """Rank 0 and rank 1 on loopback addresses of their own, as pods have them; or, on the host's
+    network, at one address with ports of their own."""
 
-    def __init__(self, directory: Path, **options: object) -> None:
+    def __init__(self, directory: Path, *, one_host: bool = False, **options: object) -> None:
         self.directory = directory
-        self.port = free_port()
+        port = free_port()
+        self.ports = (port, free_port() if one_host else port)
+        self.addresses = (HOLDER, HOLDER if one_host else OTHER)
         self.options = options
         self.made: list[PodLike] = []
         self.ranks = [self.make(0, 1), self.make(1, 1)]
@@ -30,8 +33,8 @@ class Gang:
             store=self.directory / "store",
             rank=rank,
             made_in=made_in,
-            port=self.port,
-            address=(HOLDER, OTHER)[rank],
+            port=self.ports[rank],
+            address=self.addresses[rank],
             environment={"RANK": str(rank)},
             **self.options,  # type: ignore[arg-type]
         )
@@ -39,8 +42,9 @@ class Gang:
         return pod.start()
 
     def direct(self, phase: Phase, attempt: int, **options: object) -> None:
+        at = {"coordinator": HOLDER, "coordinator_port": self.ports[0]}
         for pod in self.ranks:
-            pod.direct(phase, attempt, world_size=2, coordinator=HOLDER, **options)  # type: ignore[arg-type]
+            pod.direct(phase, attempt, world_size=2, **at, **options)  # type: ignore[arg-type]
 
     def until(self, phase: SidecarPhase, attempt: int) -> list[Report]:
         reports = [pod.until_phase(phase, attempt, seconds=60) for pod in self.ranks]
@@ -149,6 +153,22 @@ def test_a_new_pod_of_the_other_rank_is_restored_from_its_peer(gang: Gang) -> No
     assert f"at step {resume.step}" in gang.ranks[1].output()
     assert gang.ranks[0].report().checkpoint.restored_bytes == 0
     gang.finish()
+
+
+def test_ranks_on_one_host_find_the_holder_at_its_own_port(tmp_path: Path) -> None:
+    """Rank 1 learns only from there what is shipped and what it is to mirror."""
+    gang = Gang(tmp_path, one_host=True, command=slow_command, mirror="always")
+    try:
+        gang.begin()
+        both_pinned(gang)
+        gang.ranks[1].end()
+        gang.ranks[1] = gang.make(1, 2)
+        gang.slow_path(2)
+        report = gang.ranks[1].until(lambda r: r.progress.first_step_at)
+        assert report.checkpoint.restored_bytes > 0
+        gang.finish()
+    finally:
+        gang.end()
 
 
 def test_a_new_pod_of_the_holder_goes_on(gang: Gang) -> None:

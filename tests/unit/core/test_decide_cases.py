@@ -25,8 +25,11 @@ from rtj_api import wire
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType, RestartKind, Status
 from rtj_operator.core.decide import decide
+from rtj_operator.core.directives import desired_directive
+from rtj_operator.core.gang import Alarm, gather
 from rtj_operator.core.observed import JobView, Observed, Rejection, SpecProblem
 from rtj_operator.core.plan import CreatePod, PatchDirective, Plan
+from rtj_operator.core.policy import Policy
 
 
 def prepared(change: Callable[[wire.Report], wire.Report]) -> Observed:
@@ -43,6 +46,38 @@ def prepared(change: Callable[[wire.Report], wire.Report]) -> Observed:
         if not ready() and world.hint:
             operator.run_pass()
     return with_report(world.observe(), 0, change)
+
+
+def on_one_host(observed: Observed) -> Observed:
+    """The same gang on the host's network of one node: one address, a port of its own a rank."""
+    for rank in (0, 1):
+        observed = with_pod(observed, rank, ip="10.0.0.9", status_port=12000 + rank)
+    return observed
+
+
+def test_on_the_hosts_network_each_rank_is_found_at_its_own_port() -> None:
+    observed = on_one_host(running())
+    gang = gather(observed, policy=Policy(), alarm=Alarm(0), status=job_of(observed).status)
+    assert gang.urls == {0: "http://10.0.0.9:12000", 1: "http://10.0.0.9:12001"}
+    for member in gang.members:
+        directive = desired_directive(gang, member)
+        assert directive is not None
+        assert (directive.coordinator, directive.coordinator_port) == ("10.0.0.9", 12000)
+
+
+def test_ipv6_addresses_and_the_common_port() -> None:
+    observed = with_pod(running(), 0, ip="fd00::1")
+    gang = gather(observed, policy=Policy(), alarm=Alarm(0), status=job_of(observed).status)
+    assert gang.urls[0] == "http://[fd00::1]:9871"
+    directive = desired_directive(gang, gang.members[1])
+    assert directive is not None
+    assert (directive.coordinator, directive.coordinator_port) == ("fd00::1", None)
+
+
+def test_a_pod_without_our_sidecars_port_is_no_peer() -> None:
+    observed = with_pod(running(), 1, status_port=None)
+    gang = gather(observed, policy=Policy(), alarm=Alarm(0), status=job_of(observed).status)
+    assert set(gang.urls) == {0}
 
 
 def updated(**fields: Any) -> Callable[[wire.Report], wire.Report]:
