@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shlex
-import shutil
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from pathlib import Path
 
-from aiohttp import ClientError, ClientTimeout
-from pydantic import ValidationError
 from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.rules.rendezvous import environment
@@ -28,24 +24,19 @@ from rtj_api.wire import (
     Resume,
     SidecarPhase,
     Stop,
-    Verdict,
 )
 
 from rtj_sidecar.checkpoints.quiescence import Writers
-from rtj_sidecar.checkpoints.restore import Owner, RestoreError
+from rtj_sidecar.checkpoints.restore import RestoreError
 from rtj_sidecar.directory import DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
-from rtj_sidecar.messages import PeerSave
-from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside, target_from_pins
-from rtj_sidecar.runs.fence import Done
-from rtj_sidecar.runs.fetch import Fetched, FetchFailed
-from rtj_sidecar.runs.records import FileRecord, MarkKind, Outcome, SaveFacts
+from rtj_sidecar.restorer import AttemptFailed, Restorer, until_stopped
+from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
-from rtj_sidecar.stores.base import Cancelled, StoreProblem
+from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing
-from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 FILE_STOP_WISH = "trainer.stop"  # a trainer that looks for it may save and end
 LIST_SECONDS = 15.0
@@ -54,14 +45,6 @@ SHARED_SECONDS = 5.0
 SETTLE_SECONDS = 2.0
 OUTCOME_SECONDS = 10.0
 LOG_BYTES = 1 << 20
-
-
-class AttemptFailed(Exception):
-    """The attempt cannot go on in this pod."""
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class Attempts:
@@ -80,6 +63,7 @@ class Attempts:
         self._shipping = shipping
         self._holding = holding
         self._storing = storing
+        self._restorer = Restorer(station, looking, storing)
         self._behind: set[asyncio.Task[None]] = set()
 
     async def carry_out(self, directive: Directive) -> None:
@@ -141,7 +125,7 @@ class Attempts:
         if self._storing is not None and at.fence is None:
             # No save can need a name under an older fence: the store need not wait for the pod.
             claiming = self._later(self._storing.claim_and_list(directive))
-        await self._until_stopped(directive.attempt - 1)
+        await until_stopped(at, directive.attempt - 1)
         at.set_phase(SidecarPhase.PREPARING)
         await self._look_once_more()
         at.settled = True
@@ -158,18 +142,6 @@ class Attempts:
                 await self._adopt_directory(directive)
         at.tell_pins()
         at.set_phase(SidecarPhase.PREPARED)
-
-    async def _until_stopped(self, attempt: int) -> None:
-        """Until the supervisor says that no trainer up to that attempt runs or will."""
-        at = self._at
-        while not is_stopped(at.supervisor, up_to=attempt):
-            if at.link.unsupervised():
-                raise AttemptFailed(
-                    Reason.SUPERVISOR_MISSING,
-                    "the trainer's image has no python3 (3.8 or later), so its command runs "
-                    "without a supervisor and cannot be stopped or resumed: add python3 to it",
-                )
-            await asyncio.sleep(0.005)
 
     async def _look_once_more(self) -> None:
         """The last look after the trainer ended; a directory that cannot be read is waited for."""
@@ -240,226 +212,10 @@ class Attempts:
         if at.journal.entry.restored_attempt < directive.attempt:
             if at.link.told_to_go() >= directive.attempt:
                 return  # After the go nothing is restored any more.
-            await self._restore(directive)
+            await self._restorer.restore(directive)
         at.set_phase(SidecarPhase.RESTORED)
         if self._storing is not None and not at.may_publish:
             self._later(self._storing.recover())
-
-    async def _restore(self, directive: Directive) -> None:
-        at, resume = self._at, directive.resume
-        if resume is None:
-            raise AttemptFailed(Reason.RESTORE_FAILED, "the directive names no save to restore")
-        at.set_phase(SidecarPhase.RESTORING)
-        await self._until_stopped(directive.attempt - 1)
-        if not at.site.touches_directory:
-            path = await self._path_of_shared(resume)
-            done = Restored(path, 0, 0, ())
-        elif resume.scratch or resume.name is None:
-            done = await at.on_disk(set_all_aside, at.directory, attempt=directive.attempt)
-        else:
-            done = await self._restore_save(directive, resume, resume.name)
-        if done.quarantined:
-            log.info("quarantined %s", ", ".join(done.quarantined))
-        await self._set_parent(directive, resume)
-        at.journal.note(
-            restored_attempt=directive.attempt,
-            restored_bytes=max(done.bytes_fetched, at.fetching),  # vetting may have fetched it
-            restore_total_bytes=done.bytes_total,
-            resume=resume,
-            resume_path=done.path,
-        )
-        self._looking.tell()
-
-    async def _restore_save(self, directive: Directive, resume: Resume, name: str) -> Restored:
-        at = self._at
-        target = await at.on_disk(target_from_pins, at.directory, name)
-        if target is None:
-            target = await self._target_elsewhere(resume, name)
-        at.reporter.set(
-            checkpoint=at.reporter.current.checkpoint.model_copy(
-                update={"restore_total_bytes": sum(file.size for file in target.files)}
-            )
-        )
-        peers = [peer.rstrip("/") for peer in resume.peers]
-
-        def fetch(files: Sequence[FileRecord], incoming: Path) -> int:
-            return self._fetch(target, files, incoming, peers)
-
-        done = await at.on_disk(
-            restore,
-            at.directory,
-            target,
-            attempt=directive.attempt,
-            owner=self._owner(),
-            fetch=fetch,
-        )
-        await at.on_disk(self._remember_restored, target)
-        return done
-
-    def _fetch(
-        self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Sequence[str]
-    ) -> int:
-        """In the directory's thread. Raises RestoreError."""
-        at, run = self._at, self._at.run
-        if run is None:
-            raise RestoreError(f"{target.name} is not on this disk, and there is no store")
-        try:
-            found = run.fetch(
-                target.name,
-                incoming,
-                files=files,
-                peers=peers,
-                from_store=target.durable,
-                progress=at.fetched,
-                cancel=at.closing,
-            )
-        except StoreProblem as problem:
-            raise RestoreError(f"{target.name}: {problem.message}") from problem
-        except Cancelled as cancelled:
-            raise RestoreError(f"{target.name}: the sidecar ends") from cancelled
-        if isinstance(found, Fetched):
-            at.moved(from_peers=found.bytes_from_peers, from_store=found.bytes_from_store)
-            return found.bytes_from_peers + found.bytes_from_store
-        self._condemn(target, found)
-        raise RestoreError(f"{found.reason}: {found.message}")
-
-    def _condemn(self, target: Target, failed: FetchFailed) -> None:
-        """The store's copy is bad: a mark keeps every later attempt away from it."""
-        at, run = self._at, self._at.run
-        if failed.finding is None or run is None:
-            return
-        with contextlib.suppress(StoreProblem):
-            run.mark(
-                target.name,
-                kind=MarkKind.INVALID,
-                reason=failed.reason,
-                message=failed.message,
-                evidence=failed.evidence,
-                fence=at.fence,
-            )
-        verdict = Verdict(
-            name=target.name,
-            step=target.facts.step,
-            reason=str(failed.reason),
-            message=failed.message,
-            at=time.time(),
-        )
-        at.loop.call_soon_threadsafe(at.reporter.add_verdict, verdict)
-
-    async def _target_elsewhere(self, resume: Resume, name: str) -> Target:
-        """What has to be restored, by the manifest, or by the peers where there is none yet."""
-        at, run = self._at, self._at.run
-        problem: StoreProblem | None = None
-        if run is not None and resume.durable:
-            try:
-                manifest = await asyncio.to_thread(run.manifest, name)
-                wanted = await asyncio.to_thread(run.wanted, name)
-                if manifest is not None:
-                    whole = SaveFacts.model_validate(manifest.model_dump())
-                    return Target(name, whole, tuple(wanted), durable=True)
-            except StoreProblem as raised:
-                problem = raised
-        files: dict[str, FileRecord] = {}
-        facts: SaveFacts | None = None
-        for peer in resume.peers:
-            told = await self._ask_peer(peer.rstrip("/"), name)
-            if told is None:
-                continue
-            facts = facts or told.facts
-            for file in told.files:
-                files.setdefault(
-                    file.path,
-                    FileRecord(
-                        path=file.path,
-                        key="",
-                        size=file.size,
-                        sha256=file.sha256,
-                        crc64nvme="",
-                        mode=file.mode,
-                    ),
-                )
-        local = at.directory.named(name)
-        if local:
-            facts = facts or local[0].record.facts
-        if facts is None or not files:
-            why = problem.message if problem is not None else "it has no manifest"
-            raise RestoreError(f"{name} is not on this disk, no peer has it, and: {why}")
-        return Target(name, facts, tuple(files.values()), durable=False)
-
-    async def _ask_peer(self, peer: str, name: str) -> PeerSave | None:
-        try:
-            async with self._at.http.get(
-                f"{peer}{contract.PATH_SAVES}/{name}", timeout=ClientTimeout(total=120, connect=3)
-            ) as answer:
-                if answer.status != 200:
-                    return None
-                return PeerSave.model_validate_json(await answer.read())
-        except (ClientError, TimeoutError, OSError, ValidationError):
-            return None
-
-    def _remember_restored(self, target: Target) -> None:
-        """The restored save is a new generation on this disk, but no new save."""
-        at = self._at
-        try:
-            look = at.directory.look(writers=Writers(gone=True))
-            for save, _ in look.judged:
-                if save.root_key == target.facts.root_key:
-                    at.directory.note(save)
-            found = [save for save, _ in look.judged]
-            strange = [save.identity for save in found if at.directory.is_news(save)]
-            at.journal.note(here_before=strange)
-        except (OSError, DirectoryProblem) as error:
-            raise RestoreError(f"{target.name}: the ledger was not written: {error}") from error
-        shutil.rmtree(at.site.path / contract.HIDDEN_DIR / "incoming", ignore_errors=True)
-
-    async def _path_of_shared(self, resume: Resume) -> str | None:
-        """On a shared directory rank 0 restores; where the save lies, its manifest says."""
-        at, run = self._at, self._at.run
-        if resume.scratch or resume.name is None:
-            return None
-        root: str | None = None
-        with contextlib.suppress(StoreProblem):
-            manifest = await asyncio.to_thread(run.manifest, resume.name) if run else None
-            root = manifest.root_key if manifest is not None else None
-        for peer in [*resume.peers, at.holder_url]:
-            if root is None and peer:
-                told = await self._ask_peer(peer.rstrip("/"), resume.name)
-                root = told.facts.root_key if told is not None else None
-        if root is None:
-            raise RestoreError(f"nobody tells where {resume.name} lies in {at.site.path}")
-        return str(at.site.path / root) if root != "." else str(at.site.path)
-
-    async def _set_parent(self, directive: Directive, resume: Resume) -> None:
-        """The fence says what its attempt starts from, before anything trains."""
-        at, run, storing = self._at, self._at.run, self._storing
-        entry = at.journal.entry
-        if storing is None or run is None or entry.fence is None:
-            return
-        if entry.fence_attempt != directive.attempt:
-            return  # The fence is claimed later, together with its parent.
-        parent = storing.parent_for(resume.name)
-        deadline = time.monotonic() + LIST_SECONDS
-        while True:
-            try:
-                answer = await asyncio.to_thread(run.set_parent, fence=entry.fence, parent=parent)
-                break
-            except StoreProblem as problem:
-                if time.monotonic() > deadline:
-                    raise AttemptFailed(Reason.RESTORE_FAILED, problem.message) from problem
-                await asyncio.sleep(1.0)
-        if not isinstance(answer, Done):
-            raise AttemptFailed(
-                Reason.FENCE_TAKEN,
-                f"fence {answer.by} follows ours ({entry.fence}): a newer attempt has begun",
-            )
-        at.journal.note(parent=parent)
-
-    def _owner(self) -> Owner | None:
-        """Whom restored files are handed to: the trainer's user, where it is another than ours."""
-        state = self._at.supervisor
-        if state is None or os.getuid() != 0 or state.uid == 0:
-            return None
-        return Owner(state.uid, state.gid)
 
     # --- go ---
 
@@ -472,7 +228,7 @@ class Attempts:
             if directive.fast:
                 await self._stop_for_fast(directive)
             if at.journal.entry.restored_attempt < attempt:
-                await self._restore(directive)
+                await self._restorer.restore(directive)
             at.settled = False
             await self._shipping.give_up_leftovers()
             for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
@@ -499,7 +255,7 @@ class Attempts:
         at = self._at
         at.set_phase(SidecarPhase.STOPPING)
         at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
-        await self._until_stopped(directive.attempt - 1)
+        await until_stopped(at, directive.attempt - 1)
         at.fetching = 0
         await self._looking.look(gone=True)
         at.settled = True
@@ -577,7 +333,7 @@ class Attempts:
         at.set_phase(SidecarPhase.STOPPING)
         (at.link.run / FILE_STOP_WISH).touch()
         at.link.stop(Stop(attempt=directive.attempt, grace_seconds=directive.grace_seconds))
-        await self._until_stopped(directive.attempt)
+        await until_stopped(at, directive.attempt)
         await self._look_once_more()
         at.settled = True
         at.set_phase(SidecarPhase.EXITED)
