@@ -11,14 +11,11 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import statistics
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,81 +26,21 @@ for part in ("crds", "operator", "tests", "."):
 
 from kit.apiserver import api_server  # noqa: E402
 from kit.kube import Kube  # noqa: E402
-from kit.operator_process import OperatorProcess  # noqa: E402
+from kit.loads import CountedOperator, in_batches, make_jobs, settled  # noqa: E402
 from kit.played import PlayedPods, a_job, eventually  # noqa: E402
-from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 from rtj_api import contract, crdgen, wire  # noqa: E402
 from rtj_operator.core.observed import JobKey  # noqa: E402
 from rtj_operator.shell.cluster import KubeCluster, load_configuration  # noqa: E402
 
-PREFIX = "resumable_training_operator"
-TICKS = os.sysconf("SC_CLK_TCK")
 
-
-@dataclass(frozen=True)
-class Totals:
-    passes: float
-    requests: float
-    busy: float  # 0 when nothing waits or runs
-
-
-class Measured(OperatorProcess):
-    """The operator, looked at from outside."""
-
-    async def totals(self) -> Totals:
-        """One scrape. It costs the operator about as much as a few passes: ask seldom."""
-        _, text = await self.get("/metrics")
-        samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
-
-        def total(name: str, **labels: str) -> float:
-            return sum(
-                s.value for s in samples if s.name == name and labels.items() <= s.labels.items()
-            )
-
-        return Totals(
-            passes=total(f"{PREFIX}_handler_runs_total", result="ok"),
-            requests=total(f"{PREFIX}_api_requests_total"),
-            busy=total(f"{PREFIX}_queue_depth") + total(f"{PREFIX}_longest_pass_seconds"),
-        )
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def rss_mib(self) -> float:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
-
-
-async def settled(operator: Measured, *, looks: int = 2, every: float = 1.5) -> Totals:
-    """The totals once nothing was done in `looks` looks."""
-    last, same = await operator.totals(), 0
-    while same < looks:
-        await asyncio.sleep(every)
-        now = await operator.totals()
-        same = same + 1 if now.passes == last.passes and not now.busy else 0
-        last = now
-    return last
-
-
-async def in_batches(calls: Iterable[Awaitable[Any]], *, size: int = 16) -> None:
-    slots = asyncio.Semaphore(size)
-
-    async def one(call: Awaitable[Any]) -> None:
-        async with slots:
-            await call
-
-    await asyncio.gather(*(one(call) for call in calls))
-
-
-async def load(cluster: KubeCluster, operator: Measured, *, space: Kube, jobs: int) -> dict:
+async def load(cluster: KubeCluster, operator: CountedOperator, *, space: Kube, jobs: int) -> dict:
     """Many jobs of one pod each that cannot be placed; then a touch of each, again and again."""
     idle_rss = operator.rss_mib()
     path = f"/apis/{contract.API_VERSION}/namespaces/{space.namespace}/{contract.PLURAL}"
     names = [f"job-{number}" for number in range(jobs)]
     bodies = [a_job(namespace=space.namespace, name=name, replicas=1) for name in names]
     began, cpu = time.monotonic(), operator.cpu_seconds()
-    await in_batches(cluster._request("POST", path, resource="jobs", body=body) for body in bodies)
+    await make_jobs(cluster, bodies)
     await settled(operator)
     made_in, made_cpu = time.monotonic() - began, operator.cpu_seconds() - cpu
     rounds = 3
@@ -136,12 +73,14 @@ async def load(cluster: KubeCluster, operator: Measured, *, space: Kube, jobs: i
             "count": done,
             "a_second_and_core_with_watch": round(done / spent, 1),
             "cpu_ms_a_pass_with_watch": round(spent * 1000 / done, 2),
-            "requests_a_pass": round((after.requests - before.requests) / done, 2),
+            "requests_a_pass": round((after.requests() - before.requests()) / done, 2),
         },
     }
 
 
-async def crashes(cluster: KubeCluster, operator: Measured, *, space: Kube, times: int) -> dict:
+async def crashes(
+    cluster: KubeCluster, operator: CountedOperator, *, space: Kube, times: int
+) -> dict:
     """A gang of two restarts in place again and again; the fast path, as far as it is one."""
     key = JobKey(space.namespace, "crash")
     job = a_job(namespace=key.namespace, name=key.name)
@@ -212,7 +151,7 @@ async def measure(kube: Kube, *, jobs: int, times: int) -> dict[str, Any]:
     cluster = KubeCluster(configuration, user_agent="operator-load")
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "operator.log"
-        operator = Measured(kube.kubeconfig, space.namespace, log)
+        operator = CountedOperator(kube.kubeconfig, space.namespace, log)
         try:
             await operator.start()
             result = {"crash": await crashes(cluster, operator, space=space, times=times)}

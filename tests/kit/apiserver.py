@@ -11,9 +11,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from devcluster import Cluster, binaries
-from kit.kube import Kube, kube_of
+from kit.kube import Kube, kube_of, wait_for
 
 NAME = "rtj-contract"
 
@@ -38,6 +39,20 @@ def api_server(*, name: str = NAME) -> Iterator[Kube]:
         yield kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
     finally:
         cluster.down()
+
+
+@contextmanager
+def server_with(definition: dict[str, Any], *, name: str) -> Iterator[Kube]:
+    """Such a server that knows this CustomResourceDefinition. Raises NoCluster."""
+    with api_server(name=name) as kube:
+        kube.apply(definition)
+
+        def is_established() -> bool:
+            conditions = kube.get("crd", definition["metadata"]["name"])["status"]["conditions"]
+            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+        wait_for(is_established, within=30, what="the CRD established")
+        yield kube
 
 
 def _kubectl() -> str:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from kit.apiserver import NoCluster, api_server
-from kit.kube import Kube, wait_for
+from kit.apiserver import NoCluster, server_with
+from kit.kube import Kube
 from kit.operator_process import OperatorProcess
 from rtj_api import crdgen
 from rtj_operator.shell.cluster import KubeCluster, load_configuration
@@ -18,15 +18,7 @@ from rtj_operator.shell.cluster import KubeCluster, load_configuration
 @pytest.fixture(scope="session")
 def server() -> Iterator[Kube]:
     try:
-        with api_server(name="rtj-operator") as kube:
-            kube.apply(crdgen.crd())
-            name = crdgen.crd()["metadata"]["name"]
-
-            def established() -> bool:
-                conditions = kube.get("crd", name)["status"]["conditions"]
-                return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
-
-            wait_for(established, within=30, what="the CRD established")
+        with server_with(crdgen.crd(), name="rtj-operator") as kube:
             yield kube
     except NoCluster as missing:
         if os.environ.get("CI"):
