@@ -88,11 +88,16 @@ HIDDEN_DIR = ".rtj"
 
 # --- HTTP of the sidecar, on PORT_STATUS ----------------------------------------------------------
 PATH_STATUS = "/status"  # long-poll: ?since=V&wait=SECONDS -> wire.Report
+PATH_DIRECTIVE = "/directive"  # POST wire.Directive, signed: see HEADER_SIGNATURE
 PATH_METRICS = "/metrics"
 PATH_HEALTH = "/healthz"
 PATH_SHIPS = "/ships"  # holder: long-poll ?fence=F&since=N&wait=SECONDS -> wire.Ships
 PATH_SEEN = "/seen"  # holder: POST wire.Seen
 PATH_SAVES = "/saves"  # /saves/<name> -> wire.PeerSave ; /saves/<name>/files/<path> -> bytes
+
+# Base64 of the Ed25519 signature over SIGNED_PREFIX + body. The key stands in the annotation.
+HEADER_SIGNATURE = "Rtj-Signature"
+SIGNED_PREFIX = b"rtj-directive-1\0"
 
 
 def pod_name(*, job: str, rank: int, made_in: int, job_uid: str) -> str:

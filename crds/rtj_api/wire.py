@@ -82,6 +82,14 @@ class Directive(Wire):
     grace_seconds: float | None = None  # for the older trainer; None: SIGKILL at once
     may_claim: bool = False  # the owner of the run's highest fence has ended: claim over it
     stop_step: int | None = None
+    replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
+    # Put on by whoever writes the annotation; no part of what is asked for.
+    push_key: str | None = None  # base64, Ed25519: what it signs is as good as this annotation
+    sent_at: float | None = None
+
+    def bare(self) -> Directive:
+        """Only what is asked for: two directives that ask for the same are equal."""
+        return self.model_copy(update={"push_key": None, "sent_at": None})
 
 
 class SidecarConfig(Wire):

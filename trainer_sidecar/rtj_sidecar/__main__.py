@@ -1,76 +1,37 @@
 """`python -m rtj_sidecar`: the sidecar of one pod. See docs/sidecar.md.
 
-Exit code 2 for a wrong environment; otherwise runs until SIGTERM.
+Installs the supervisor before anything that takes long to import, for in a pod the trainer's
+container waits for that alone. Must never fail there: what is wrong with the environment or the
+disk is said by the agent, which knows the words.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import contextlib
 import json
-import logging
-import signal
+import os
 import sys
 from pathlib import Path
 
-from rtj_sidecar.agent import Agent
-from rtj_sidecar.config import ConfigError, Site, read_site
+from rtj_api import contract
+
+from rtj_sidecar.trainer.install import install
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-async def serve(site: Site) -> None:
-    """Run one agent until SIGTERM or SIGINT."""
-    agent = Agent(site)
-    await agent.start()
-    work = asyncio.create_task(agent.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
-    finally:
-        await agent.close()
+def install_early() -> None:
+    """In a pod only: elsewhere the directory comes as an argument."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        config = json.loads(os.environ[contract.ENV_CONFIG])
+        told = {key: config[key] for key in ("path", "trainerGraceSeconds")}
+        install(Path(contract.MOUNT_RUN), config=json.dumps(told))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m rtj_sidecar",
-        description="Finds, proves, ships and restores the checkpoints of one trainer.",
-        epilog="Reads RTJ_CONFIG (JSON of a SidecarConfig), RTJ_POD_UID and RTJ_POD_NAME.",
-    )
-    parser.add_argument(
-        "--run-dir", type=Path, help="in place of /rtj: holds bin/supervise and run/"
-    )
-    parser.add_argument(
-        "--podinfo", type=Path, help="in place of /rtj-podinfo: holds the file `directive`"
-    )
-    parser.add_argument("--bind", help="address of the HTTP port (default: every interface)")
-    arguments = parser.parse_args()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    try:
-        site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo, bind=arguments.bind)
-    except ConfigError as error:
-        print(f"rtj_sidecar: {error}", file=sys.stderr)
-        return 2
-    asyncio.run(serve(site))
-    return 0
+    if len(sys.argv) == 1:
+        install_early()
+    from rtj_sidecar.serve import main as serve
+
+    return serve()
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ highest accepted: an annotation can be read late, twice, or from an older pod of
 
 from __future__ import annotations
 
+import base64
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
+from rtj_api.contract import SIGNED_PREFIX
 from rtj_api.wire import Directive
 
 
@@ -43,6 +45,7 @@ class DirectiveFile:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
         self.problem: str | None = None
+        self.newest: Directive | None = None  # as it stands in the file, accepted or not
 
     def read(self) -> Directive | None:
         """The directive if the file is not the one read last; None where there is no new one.
@@ -70,4 +73,25 @@ class DirectiveFile:
             self.problem = f"annotation directive cannot be read: {error.errors()[0]}"
             return None
         self.problem = None
+        self.newest = directive
         return directive
+
+
+def signed(body: bytes, *, signature: str, by: Directive | None) -> Directive:
+    """A directive that came by HTTP, if the key in the annotation `by` has signed it.
+
+    Its order and addressees are `accept`'s affair, as with those that come by annotation. Raises
+    PermissionError where it is not signed so, ValueError where it cannot be read.
+    """
+    # Imported late: it takes a while, and only the second directive of a pod can come this way.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if by is None or by.push_key is None:
+        raise PermissionError("no annotation has named a key yet")
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(by.push_key, validate=True))
+        key.verify(base64.b64decode(signature, validate=True), SIGNED_PREFIX + body)
+    except (ValueError, InvalidSignature) as error:
+        raise PermissionError("not signed with the key in this pod's annotation") from error
+    return Directive.model_validate_json(body)

@@ -157,10 +157,14 @@ class Holding:
         """Whether every rank has looked at its directory since its trainer of before ended."""
         directive = self._at.directive
         size = directive.world_size if directive is not None else 1
+        new = set(directive.replaced) if directive is not None else set()
         return all(
-            rank in self._ranks
-            and self._ranks[rank].final
-            and self._ranks[rank].attempt == self._at.attempt
+            rank in new  # an empty pod has nothing to tell
+            or (
+                rank in self._ranks
+                and self._ranks[rank].final
+                and self._ranks[rank].attempt == self._at.attempt
+            )
             for rank in range(size)
         )
 

@@ -35,6 +35,9 @@ class Peers(Protocol):
 
     def is_well(self) -> bool: ...
 
+    def told(self, body: bytes, *, signature: str) -> None:
+        """Raises PermissionError where the operator did not say it, ValueError for nonsense."""
+
     async def ships(self, *, since: int | None, wait: float) -> Ships: ...
 
     async def heard(self, seen: Seen) -> None:
@@ -65,6 +68,16 @@ def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -
     async def status(request: web.Request) -> web.Response:
         report = await reporter.after(_since(request), wait=_seconds(request))
         return web.json_response(text=report.dump_json())
+
+    async def directive(request: web.Request) -> web.Response:
+        signature = request.headers.get(contract.HEADER_SIGNATURE, "")
+        try:
+            peers.told(await request.read(), signature=signature)
+        except PermissionError as error:
+            raise web.HTTPForbidden(text=str(error)) from None
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        return web.Response(status=204)
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -111,6 +124,7 @@ def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -
     app.add_routes(
         [
             web.get(contract.PATH_STATUS, status),
+            web.post(contract.PATH_DIRECTIVE, directive),
             web.get(contract.PATH_METRICS, metrics),
             web.get(contract.PATH_HEALTH, health),
             web.get(contract.PATH_SHIPS, ships),

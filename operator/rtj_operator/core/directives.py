@@ -100,6 +100,14 @@ def _coordinator_port(gang: Gang, member: Member, coordinator: str | None) -> in
     return None if zero.status_port == contract.PORT_STATUS else zero.status_port
 
 
+def _replaced(gang: Gang) -> list[int]:
+    """Ranks whose pods are made in this attempt while rank 0's goes on: whoever names what older
+    trainers left need not wait for them."""
+    if gang.rank_zero.made_in == gang.attempt:
+        return []
+    return [m.rank for m in gang.members if m.made_in == gang.attempt]
+
+
 def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
     """The directive that this rank's pod should carry; None where nothing is to be said."""
     pod = member.pod
@@ -128,6 +136,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         fast=fast,
         grace_seconds=grace,
         may_claim=current.may_claim if current is not None else False,
+        replaced=_replaced(gang) if phase == Phase.PREPARE else [],
     )
 
 

@@ -1,7 +1,7 @@
 """The sidecar's container: the only one that gets the store's credentials.
 
-A native sidecar and the first init container: its start-up probe passes as soon as it has
-installed the supervisor, so the pod's own start waits for nothing else. Must never ask for a
+A native sidecar and the first init container: its postStart hook ends as soon as it has installed
+the supervisor, so the pod's own start waits for nothing else. Must never ask for a
 capability beyond those it needs to hand files to the trainer's user.
 """
 
@@ -25,6 +25,12 @@ GUARANTEED = {
 BURSTABLE = {"requests": {"cpu": "250m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}
 FILE_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 STARTUP_SECONDS = 120
+# The kubelet starts the next container when this has ended. A startup probe would say the same up
+# to two seconds later: one of its own period, one of the kubelet's look at the runtime.
+_INSTALLED = (
+    f"i=0; until [ -x {contract.SUPERVISE} ]; do i=$((i+1)); "
+    f"[ $i -le {STARTUP_SECONDS * 20} ] || exit 1; sleep 0.05; done"
+)
 
 
 def desired_sidecar(
@@ -47,12 +53,7 @@ def desired_sidecar(
         "image": wanted.image or default_image,
         "restartPolicy": "Always",
         "env": _environment(spec, trainer=trainer, mounts=mounts, config=config),
-        "startupProbe": {
-            "httpGet": {"path": contract.PATH_HEALTH, "port": port},
-            "periodSeconds": 1,
-            "timeoutSeconds": 1,
-            "failureThreshold": STARTUP_SECONDS,
-        },
+        "lifecycle": {"postStart": {"exec": {"command": ["/bin/sh", "-c", _INSTALLED]}}},
         "resources": _resources(spec, pod=pod, default=default_resources),
         "securityContext": _security_context(pod=pod, trainer=trainer),
         "volumeMounts": [

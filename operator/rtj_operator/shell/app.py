@@ -23,6 +23,7 @@ from rtj_operator.shell.metrics import OperatorMetrics, QueueGauges
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.observe import Observer
 from rtj_operator.shell.owners import FenceOwners
+from rtj_operator.shell.push import Pusher
 from rtj_operator.shell.queue import KeyQueue
 from rtj_operator.shell.reconcile import RESYNC_SECONDS, Decide, Reconciler
 from rtj_operator.shell.reports import Reports
@@ -60,6 +61,7 @@ class App:
         self._on_node: dict[str, set[JobKey]] = {}
         self._nodes_of: dict[JobKey, frozenset[str]] = {}
         self.reports = Reports(wake=self.queue.add_after_or_now, clock=clock)
+        self._pusher = Pusher(clock=clock)
         self._recorder = Recorder(cluster, instance=instance, clock=clock)
         self.reconciler = Reconciler(
             queue=self.queue,
@@ -72,7 +74,7 @@ class App:
                 reports=self.reports,
                 clock=clock,
             ),
-            applier=Applier(cluster, settings=pods, clock=clock),
+            applier=Applier(cluster, settings=pods, pusher=self._pusher, clock=clock),
             decide=decide,
             recorder=self._recorder,
             watcher=self,
@@ -98,6 +100,7 @@ class App:
                     group.create_task(self.reconciler.work(), name=f"worker {number}")
         finally:
             await self.reports.close()
+            await self._pusher.close()
 
     async def drained(self) -> None:
         """All Events that were ordered have been posted."""

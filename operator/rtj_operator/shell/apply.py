@@ -20,6 +20,7 @@ from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
 from rtj_operator.core.pods import PodSettings, desired_pod
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.observe import World
+from rtj_operator.shell.push import Pusher
 from rtj_operator.shell.views import api_spec, controller_uid, owner_of
 
 T = TypeVar("T")
@@ -50,9 +51,15 @@ class Applier:
     """`clock` gives Unix seconds."""
 
     def __init__(
-        self, cluster: Cluster, *, settings: PodSettings, clock: Callable[[], float]
+        self,
+        cluster: Cluster,
+        *,
+        settings: PodSettings,
+        pusher: Pusher,
+        clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
+        self._pusher = pusher
         self._settings = settings
         self._clock = clock
 
@@ -132,12 +139,15 @@ class Applier:
         return Refused(pod, Rejection(code=code, message=message, at=self._clock()))
 
     async def _patch(self, key: JobKey, action: PatchDirective) -> Raw:
-        return await self._cluster.annotate_pod(
+        text = self._pusher.stamped(action.directive)
+        pod = await self._cluster.annotate_pod(
             namespace=key.namespace,
             name=action.pod,
             resource_version=action.resource_version,
-            annotations={contract.ANNOTATION_DIRECTIVE: action.directive.dump_json()},
+            annotations={contract.ANNOTATION_DIRECTIVE: text},
         )
+        self._pusher.push(text, pod=pod)
+        return pod
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:

@@ -29,6 +29,9 @@ WAIT_SECONDS = 25
 # A poll that is not even answered with the same report after its wait is over is dead.
 POLL_TIMEOUT = aiohttp.ClientTimeout(total=WAIT_SECONDS + 10, sock_connect=3)
 BACKOFF_FIRST, BACKOFF_MAX = 0.05, 2.0  # seconds
+# A pod that starts is not heard yet, and the gang waits for it: it is asked often, but all such
+# pods together not more than so many times a second.
+STARTING_SECONDS, STARTING_ASKED_A_SECOND = 30.0, 200.0
 MAX_REPORT_BYTES = 4 * 1024 * 1024
 # Fields that change all the time and call for no decision: a pass now and then reads them.
 QUIET_FIELDS: Mapping[str, frozenset[str]] = {
@@ -137,8 +140,20 @@ class Reports:
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 self._lost(endpoint, error)
-            await asyncio.sleep(delay)
+            await asyncio.sleep(min(delay, self._limit(endpoint)))
             delay = min(delay * 2, BACKOFF_MAX)
+
+    def _limit(self, endpoint: Endpoint) -> float:
+        """The longest time until this pod is asked again."""
+        if not self._is_starting(self._pollers[endpoint.pod_uid].view):
+            return BACKOFF_MAX
+        starting = sum(self._is_starting(poller.view) for poller in self._pollers.values())
+        return min(max(BACKOFF_FIRST, starting / STARTING_ASKED_A_SECOND), BACKOFF_MAX)
+
+    def _is_starting(self, view: ReportView) -> bool:
+        since = view.polled_since
+        is_young = since is not None and self._clock() - since < STARTING_SECONDS
+        return view.last_contact is None and is_young
 
     async def _poll_once(self, endpoint: Endpoint) -> None:
         """One request. Raises when the pod cannot be heard, or says that it is another."""

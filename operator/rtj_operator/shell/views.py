@@ -6,6 +6,7 @@ is None in the view.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -187,8 +188,11 @@ def status_port_of(raw: Raw) -> int | None:
     """The port of this pod's sidecar, from its own manifest."""
     for container in (raw.get("spec") or {}).get("initContainers") or []:
         if container["name"] == contract.CONTAINER_SIDECAR:
-            port = ((container.get("startupProbe") or {}).get("httpGet") or {}).get("port")
-            return int(port) if port else None
+            told = {e["name"]: e.get("value") for e in container.get("env") or []}
+            try:
+                return int(json.loads(told[contract.ENV_CONFIG])["statusPort"])
+            except (KeyError, TypeError, ValueError):
+                return None
     return None
 
 
@@ -234,7 +238,7 @@ def _directive(annotations: Raw) -> wire.Directive | None:
     if not text:
         return None
     try:
-        return wire.Directive.model_validate_json(text)
+        return wire.Directive.model_validate_json(text).bare()
     except ValidationError:
         return None
 

@@ -27,6 +27,7 @@ from rtj_operator.core.pods import (
     trainer_grace_seconds,
     warnings_of,
 )
+from rtj_operator.shell.views import status_port_of
 
 GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = PodSettings(
@@ -280,7 +281,7 @@ def test_probes_are_asked_through_the_supervisor() -> None:
 def test_host_network_declares_no_port_and_each_rank_has_its_own() -> None:
     pods = [a_pod(HOST_NETWORK, rank=rank) for rank in (0, 1)]
     assert all("ports" not in sidecar_of(pod) for pod in pods)
-    ports = [sidecar_of(pod)["startupProbe"]["httpGet"]["port"] for pod in pods]
+    ports = [status_port_of(pod) for pod in pods]
     assert ports == [status_port(HOST_NETWORK, owner=OWNER, rank=rank) for rank in (0, 1)]
     assert len(set(ports)) == 2
     assert all(10_000 <= port < 30_000 for port in ports)

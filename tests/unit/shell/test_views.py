@@ -39,7 +39,7 @@ def a_raw_pod(**status: Any) -> dict[str, Any]:
             "initContainers": [
                 {
                     "name": contract.CONTAINER_SIDECAR,
-                    "startupProbe": {"httpGet": {"path": "/healthz", "port": 11234}},
+                    "env": [{"name": contract.ENV_CONFIG, "value": '{"statusPort": 11234}'}],
                 }
             ],
         },

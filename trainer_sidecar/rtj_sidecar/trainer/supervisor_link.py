@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,19 +15,7 @@ from pydantic import ValidationError
 from rtj_api import contract
 from rtj_api.wire import Go, Release, Stop, SuperviseConfig, SupervisorState, TrainerState, Wire
 
-_HERE = Path(__file__).parent
-
-
-def write_whole(path: Path, text: str, *, flush: bool = False) -> None:
-    """Replace a file so that a reader sees the old or the new text. Raises OSError."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        if flush:
-            file.flush()
-            os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)
-    os.rename(temporary, path)
+from rtj_sidecar.trainer.install import beat, install, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +33,12 @@ class SupervisorLink:
         return self.root / "bin" / "supervise"
 
     def install(self, config: SuperviseConfig) -> None:
-        """Put the supervisor where the trainer's command expects it. Raises OSError.
-
-        Its user may be another than ours, so both directories are open to all. The executables are
-        renamed into place: the trainer's container may start at any moment.
-        """
-        binaries = self.root / "bin"
-        for directory in (binaries, self.run):
-            directory.mkdir(parents=True, exist_ok=True)
-            os.chmod(directory, 0o777 if directory == self.run else 0o755)
-        write_whole(self.run / contract.FILE_SUPERVISE_CONFIG, config.dump_json())
-        self.beat()
-        for source, name in (("supervise.py", "supervise.py"), ("supervise.sh", "supervise")):
-            temporary = binaries / f"{name}.tmp"
-            shutil.copyfile(_HERE / source, temporary)
-            os.chmod(temporary, 0o755)
-            os.rename(temporary, binaries / name)
+        """Put the supervisor where the trainer's command expects it. Raises OSError."""
+        install(self.root, config=config.dump_json())
 
     def beat(self) -> None:
         """Tell the supervisor that somebody still looks after the saves."""
-        path = self.run / contract.FILE_BEAT
-        with open(path, "a", encoding="utf-8"):
-            os.utime(path)
+        beat(self.root)
 
     def go(self, message: Go) -> None:
         self._write(contract.FILE_GO, message)

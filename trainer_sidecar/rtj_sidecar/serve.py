@@ -1,0 +1,73 @@
+"""The process around one agent: arguments, log, signals.
+
+Exit code 2 for a wrong environment; otherwise runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from rtj_sidecar.agent import Agent
+from rtj_sidecar.config import ConfigError, Site, read_site
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+async def serve(site: Site) -> None:
+    """Run one agent until SIGTERM or SIGINT."""
+    agent = Agent(site)
+    await agent.start()
+    work = asyncio.create_task(agent.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+    finally:
+        await agent.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m rtj_sidecar",
+        description="Finds, proves, ships and restores the checkpoints of one trainer.",
+        epilog="Reads RTJ_CONFIG (JSON of a SidecarConfig), RTJ_POD_UID and RTJ_POD_NAME.",
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, help="in place of /rtj: holds bin/supervise and run/"
+    )
+    parser.add_argument(
+        "--podinfo", type=Path, help="in place of /rtj-podinfo: holds the file `directive`"
+    )
+    parser.add_argument("--bind", help="address of the HTTP port (default: every interface)")
+    arguments = parser.parse_args()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    try:
+        site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo, bind=arguments.bind)
+    except ConfigError as error:
+        print(f"rtj_sidecar: {error}", file=sys.stderr)
+        return 2
+    asyncio.run(serve(site))
+    return 0
