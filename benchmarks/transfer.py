@@ -1,11 +1,18 @@
 """Upload and restore of one large checkpoint: ours against boto3's defaults, on a real S3 server.
 
 Prints JSON: GB/s, CPU seconds per GB and peak RSS of the client, each the median of the rounds,
-and the ratios; against SeaweedFS, and against a sink that discards what it gets and costs next to
-nothing. Both clients run in the same conditions: a process of their own, one server, the file in
-the page cache, in turns. Ours also hashes (SHA-256, CRC64NVME), verifies and fsyncs; the defaults
-do neither. The real server shares the machine, so its own cost (`server_cpu_s_per_gb`) bounds the
-GB/s there; the sink shows what the clients can do. Asserts nothing about time.
+and the ratios (medians of the ratios of each round's pair); against SeaweedFS, and against a sink
+that discards what it gets and costs next to nothing. All clients run in the same conditions: a
+process of their own, one server, the file in the page cache, in turns. The real server shares the
+machine, so its own cost (`server_cpu_s_per_gb`) bounds the GB/s there; the sink shows what the
+clients can do.
+
+What each does: boto3's defaults send CRC32 per part, checked by the server, take no hash of the
+file, and check nothing of what they fetch beyond its length; no fsync. `ours` takes SHA-256 and
+CRC64NVME of the file while it sends, has the server check each part and the whole by CRC64NVME,
+checks what it fetches by CRC64NVME (`ours-sha256`: by SHA-256, as where a record has no other),
+and fsyncs. Outside the measured time every restored file of every client is hashed and compared.
+Asserts nothing about time.
 
     python benchmarks/transfer.py --gigabytes 2 --rounds 3
 """
@@ -13,7 +20,6 @@ GB/s there; the sink shows what the clients can do. Asserts nothing about time.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -35,9 +41,25 @@ for part in ("crds", "trainer_sidecar", "tests"):
 KEY = "bench/checkpoint.pt"
 ACCESS_KEY, SECRET = "rtj-test-access", "rtj-test-secret"  # of kit.s3
 GB = 1e9
+PLACES = ["seaweedfs", "sink"]
+# A client's restore follows its own upload. `ours-sha256` uploads as `ours`.
+CLIENTS = {
+    "ours": ("upload", "restore"),
+    "boto3": ("upload", "restore"),
+    "ours-sha256": ("restore",),
+}
 
 
-def ours(what: str, *, bucket: str, endpoint: str, file: Path, back: Path, sha256: str) -> None:
+def ours(
+    what: str,
+    *,
+    bucket: str,
+    endpoint: str,
+    file: Path,
+    back: Path,
+    sha256: str,
+    crc64nvme: str | None,
+) -> None:
     from rtj_sidecar.stores.open import open_store
 
     store = open_store(f"s3://{bucket}", endpoint=endpoint)
@@ -48,7 +70,8 @@ def ours(what: str, *, bucket: str, endpoint: str, file: Path, back: Path, sha25
         if done.sha256 != sha256 or head is None or head.crc64nvme not in (done.crc64nvme, None):
             raise SystemExit("the upload is not what was sent")
     else:
-        store.download(KEY, back, size=file.stat().st_size, sha256=sha256)
+        size = file.stat().st_size
+        store.download(KEY, back, size=size, sha256=sha256, crc64nvme=crc64nvme)
     store.close()
 
 
@@ -77,8 +100,9 @@ def child(options: argparse.Namespace) -> int:
     import rtj_sidecar.stores.s3  # noqa: F401
 
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-    if options.child == "ours":
-        ours(options.what, sha256=options.sha256, **where)
+    if options.child.startswith("ours"):
+        crc64nvme = options.crc64nvme if options.child == "ours" else None
+        ours(options.what, sha256=options.sha256, crc64nvme=crc64nvme, **where)
     else:
         boto3_defaults(options.what, **where)
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
@@ -153,38 +177,49 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from kit.s3 import s3_server
 
     size = int(options.gigabytes * GB)
-    result: dict[str, Any] = {"bytes": size, "cores": len(os.sched_getaffinity(0))}
+    result: dict[str, Any] = {
+        "bytes": size,
+        "cores": len(os.sched_getaffinity(0)),
+        "load_before": os.getloadavg(),
+    }
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         file = Path(directory) / "checkpoint.pt"
-        sha256 = make(file, size)
-        with s3_server(data=Path(directory) / "server") as server:
-            result["seaweedfs"] = against(
-                options, server.endpoint, server.pid, server.bucket, file, sha256
-            )
-        command = [sys.executable, __file__, "--child", "sink", "--file", str(file)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sink:
-            try:
-                assert sink.stdout is not None
-                endpoint = f"http://127.0.0.1:{sink.stdout.readline().strip()}"
-                result["sink"] = against(options, endpoint, sink.pid, "any", file, sha256)
-            finally:
-                sink.kill()
+        make(file, size)
+        if "seaweedfs" in options.against:
+            with s3_server(data=Path(directory) / "server") as server:
+                result["seaweedfs"] = against(
+                    options, server.endpoint, server.pid, server.bucket, file
+                )
+        if "sink" in options.against:
+            command = [sys.executable, __file__, "--child", "sink", "--file", str(file)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sink:
+                try:
+                    assert sink.stdout is not None
+                    endpoint = f"http://127.0.0.1:{sink.stdout.readline().strip()}"
+                    result["sink"] = against(options, endpoint, sink.pid, "any", file)
+                finally:
+                    sink.kill()
+    result["load_after"] = os.getloadavg()
     return result
 
 
 def against(
-    options: argparse.Namespace, endpoint: str, pid: int, bucket: str, file: Path, sha256: str
+    options: argparse.Namespace, endpoint: str, pid: int, bucket: str, file: Path
 ) -> dict[str, Any]:
+    from rtj_sidecar.stores.local import hash_file
+
+    expected = hash_file(file)
     rounds: dict[str, list[dict[str, float]]] = {}
     size, back = file.stat().st_size, file.with_name("back")
     environment = os.environ | {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     for number in range(options.rounds):
-        who = ["ours", "boto3"] if number % 2 == 0 else ["boto3", "ours"]
-        for what, client in [(w, c) for c in who for w in ("upload", "restore")]:
+        who = list(CLIENTS) if number % 2 == 0 else list(CLIENTS)[::-1]
+        for what, client in [(w, c) for c in who for w in CLIENTS[c]]:
             back.unlink(missing_ok=True)
             command = [sys.executable, __file__, "--child", client, "--what", what]
             command += ["--bucket", bucket, "--endpoint", endpoint]
-            command += ["--file", str(file), "--back", str(back), "--sha256", sha256]
+            command += ["--file", str(file), "--back", str(back)]
+            command += ["--sha256", expected[1], "--crc64nvme", expected[2]]
             at = cpu_of(pid)
             done = subprocess.run(
                 command, env=environment, check=True, capture_output=True, text=True
@@ -193,23 +228,21 @@ def against(
             found["server_cpu_s"] = cpu_of(pid) - at
             rounds.setdefault(f"{client} {what}", []).append(found)
             print(f"{client} {what}: {found}", file=sys.stderr, flush=True)
-            if what == "restore" and back.stat().st_size != size:
-                raise SystemExit("the restored file is not whole")
+            if what == "restore" and hash_file(back) != expected:
+                raise SystemExit("the restored file is another one")
     return summary(rounds, size)
 
 
-def make(path: Path, size: int) -> str:
+def make(path: Path, size: int) -> None:
     """Random bytes, so that nothing on the way can compress or skip them."""
-    digest, block = hashlib.sha256(), os.urandom(1 << 24)
+    block = os.urandom(1 << 24)
     with path.open("wb") as file:
         left, number = size, 0
         while left > 0:
             piece = number.to_bytes(8, "big") + block[8 : min(left, len(block))]
             piece = piece[: min(left, len(piece))]
             file.write(piece)
-            digest.update(piece)
             left, number = left - len(piece), number + 1
-    return digest.hexdigest()
 
 
 def summary(rounds: dict[str, list[dict[str, float]]], size: int) -> dict[str, Any]:
@@ -224,13 +257,19 @@ def summary(rounds: dict[str, list[dict[str, float]]], size: int) -> dict[str, A
                 statistics.median(f["server_cpu_s"] for f in found) * GB / size, 3
             ),
         }
-    for what in ("upload", "restore"):
-        mine, theirs = result[what]["ours"], result[what]["boto3"]
-        result[what]["ratio"] = {
-            "gb_per_s": round(mine["gb_per_s"] / theirs["gb_per_s"], 2),
-            "cpu_s_per_gb": round(theirs["cpu_s_per_gb"] / mine["cpu_s_per_gb"], 2),
-        }
+    for name, found in rounds.items():
+        client, what = name.split()
+        if client != "boto3":
+            pairs = list(zip(rounds[f"boto3 {what}"], found, strict=True))
+            result[what][client] |= {
+                "times_faster_than_boto3": _median_ratio(pairs, "seconds"),
+                "times_less_cpu_than_boto3": _median_ratio(pairs, "cpu_s"),
+            }
     return result
+
+
+def _median_ratio(pairs: list[tuple[dict[str, float], dict[str, float]]], of: str) -> float:
+    return round(statistics.median(theirs[of] / mine[of] for theirs, mine in pairs), 2)
 
 
 def main() -> int:
@@ -238,7 +277,8 @@ def main() -> int:
     parser.add_argument("--gigabytes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, default=None, help="where the bytes lie")
-    for name in ("child", "what", "bucket", "endpoint", "sha256"):
+    parser.add_argument("--against", nargs="+", choices=PLACES, default=PLACES)
+    for name in ("child", "what", "bucket", "endpoint", "sha256", "crc64nvme"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     for name in ("file", "back"):
         parser.add_argument(f"--{name}", type=Path, help=argparse.SUPPRESS)

@@ -104,6 +104,7 @@ class MemoryStore:
         *,
         size: int,
         sha256: str,
+        crc64nvme: str | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> None:

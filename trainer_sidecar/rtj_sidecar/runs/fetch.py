@@ -177,6 +177,7 @@ def _from_store(
             path,
             size=file.size,
             sha256=file.sha256,
+            crc64nvme=file.crc64nvme,
             progress=progress,
             cancel=cancel,
         )

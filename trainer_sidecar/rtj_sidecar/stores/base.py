@@ -181,11 +181,14 @@ class Store(Protocol):
         *,
         size: int,
         sha256: str,
+        crc64nvme: str | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        """Fetch `key` into the new file `path`, hashed in the same pass, fsynced.
+        """Fetch `key` into the new file `path`, checked in the same pass, fsynced.
 
+        `crc64nvme`, taken together with `sha256` when the file was uploaded: a driver may take
+        bytes that have it as proved. Only another SHA-256 makes them wrong.
         Raises ObjectMissing, ContentMismatch, Cancelled, OSError, StoreProblem; the file is gone
         then.
         """

@@ -149,6 +149,7 @@ class FileStore:
         *,
         size: int,
         sha256: str,
+        crc64nvme: str | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> None:

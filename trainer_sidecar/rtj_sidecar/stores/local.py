@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ctypes
 import hashlib
 import os
+import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ from awscrt import checksums
 from rtj_sidecar.stores.base import SourceChanged, check_cancel
 
 BLOCK = 1 << 20
+# Linux's; elsewhere fsync has it all to do.
+_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,57 @@ def blocks(source: Source, *, start: int, end: int, buffer: bytearray) -> Iterat
         offset += count
 
 
+class HashBeside:
+    """SHA-256 in a thread of its own, over blocks that are lent to it in order.
+
+    It is the slowest step of an upload, so nothing else shares its thread. Leave by the context
+    manager, which ends the thread.
+    """
+
+    def __init__(self, *, buffers: int = 6) -> None:
+        self._digest = hashlib.sha256()
+        self._free: queue.SimpleQueue[bytearray] = queue.SimpleQueue()
+        self._lent: queue.SimpleQueue[tuple[bytearray, int] | None] = queue.SimpleQueue()
+        for _ in range(buffers):
+            self._free.put(bytearray(BLOCK))
+        self._thread = threading.Thread(target=self._run, name="rtj-sha256", daemon=True)
+
+    def __enter__(self) -> HashBeside:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def blocks(self, source: Source, *, start: int, end: int) -> Iterator[memoryview]:
+        """As `blocks`, each piece hashed too; it must not be changed, and is valid until the next.
+
+        Raises SourceChanged.
+        """
+        offset = start
+        while offset < end:
+            buffer = self._free.get()
+            piece = next(blocks(source, start=offset, end=min(end, offset + BLOCK), buffer=buffer))
+            offset += len(piece)
+            self._lent.put((buffer, len(piece)))
+            yield piece
+
+    def hexdigest(self) -> str:
+        """Of all blocks lent; no more may be lent after it."""
+        self._end()
+        return self._digest.hexdigest()
+
+    def _end(self) -> None:
+        self._lent.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (lent := self._lent.get()) is not None:
+            buffer, length = lent
+            self._digest.update(memoryview(buffer)[:length])
+            self._free.put(buffer)
+
+
 def crc64(data: bytes | memoryview, previous: int = 0) -> int:
     return int(checksums.crc64nvme(data, previous))
 
@@ -88,6 +144,28 @@ def hash_file(path: Path, *, cancel: threading.Event | None = None) -> tuple[int
             digest.update(block)
             crc = crc64(block, crc)
         return source.size, digest.hexdigest(), crc64_text(crc)
+
+
+def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    """All of it: pwrite(2) may take less."""
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, offset)
+        view, offset = view[count:], offset + count
+
+
+def start_writeback(descriptor: int, *, start: int, end: int) -> None:
+    """Let the kernel begin to write a range out; the fsync after it then finds less to do.
+
+    Waits for nothing and proves nothing: an error is for fsync to tell.
+    """
+    if _SYNC_FILE_RANGE is not None and end > start:
+        _SYNC_FILE_RANGE(
+            descriptor,
+            ctypes.c_int64(start),
+            ctypes.c_int64(end - start),
+            ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
+        )
 
 
 def fsync_directory(path: Path) -> None:

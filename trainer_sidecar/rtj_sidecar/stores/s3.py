@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import hashlib
 import os
 import random
 import threading
@@ -34,7 +33,6 @@ from rtj_sidecar.stores.base import (
     IfAbsent,
     IfMatch,
     Listed,
-    ObjectMissing,
     Progress,
     Small,
     StoreProblem,
@@ -44,10 +42,12 @@ from rtj_sidecar.stores.base import (
     clean_key,
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.s3_body import Body
 from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
-from rtj_sidecar.stores.s3_upload import Body, Uploads
+from rtj_sidecar.stores.s3_upload import Uploads
+from rtj_sidecar.stores.s3_wire import Wire
 
 _SMALL_READ_TIMEOUT_S = 10
 _TRANSFER_READ_TIMEOUT_S = 60
@@ -105,6 +105,12 @@ class S3Store:
             self._large = session.client(
                 **common, config=Config(**settings, read_timeout=_TRANSFER_READ_TIMEOUT_S)
             )
+        self._wire = Wire(
+            connect_timeout_s=settings["connect_timeout"],
+            timeout_s=_TRANSFER_READ_TIMEOUT_S,
+            verify=ca_file or session._session.get_config_variable("ca_bundle") or True,
+        )
+        self._wire.attach(self._large)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-s3")
         self._downloads = Downloads(
             call=self._large_call, pool=self._pool, patience_s=transfer_patience_s
@@ -189,21 +195,22 @@ class S3Store:
         *,
         size: int,
         sha256: str,
+        crc64nvme: str | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
         self._downloads.download(
-            key, path, size=size, sha256=sha256, progress=progress, cancel=cancel
+            key,
+            path,
+            size=size,
+            sha256=sha256,
+            crc64nvme=crc64nvme,
+            progress=progress,
+            cancel=cancel,
         )
 
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
-        try:
-            digest = hashlib.sha256()
-            for block in self._downloads.stream(key, cancel=cancel):
-                digest.update(block)
-            return digest.hexdigest()
-        except Absent as error:
-            raise ObjectMissing(key) from error
+        return self._downloads.sha256(key, cancel=cancel)
 
     def probe(self, prefix: str) -> Capabilities:
         key = f"{prefix}probe-{uuid.uuid4().hex}"
@@ -233,6 +240,7 @@ class S3Store:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._wire.close()
 
     def _full_key(self, key: str) -> str:
         return self._prefix + clean_key(key)

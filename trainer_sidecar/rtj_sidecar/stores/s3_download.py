@@ -1,7 +1,10 @@
-"""Large files from S3 in bounded memory, hashed in the same pass.
+"""Large files from S3 in bounded memory, proved in the same pass.
 
-The pool writes ranges in place while one thread hashes them in order, from the page cache. A broken
-connection goes on where it broke. Must never leave a file that was not proved.
+Several ranges arrive at once, each block checked (CRC64NVME) and written in place while the
+processor's cache still holds it. A broken connection goes on where it broke. A file whose CRC64NVME
+is known is proved by that and its size: it is the server's own checksum of the upload, catches
+every damage but one in 2^64, and needs no order, so all cores share it. SHA-256 proves the rest,
+and only SHA-256 condemns. Must never leave a file that was not proved.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ import concurrent.futures
 import hashlib
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from awscrt import checksums
 
 from rtj_sidecar.stores.base import (
     ContentMismatch,
@@ -22,8 +26,9 @@ from rtj_sidecar.stores.base import (
     changing,
     check_cancel,
 )
-from rtj_sidecar.stores.local import BLOCK
+from rtj_sidecar.stores.local import BLOCK, crc64, crc64_text, start_writeback, write_at
 from rtj_sidecar.stores.s3_errors import Absent
+from rtj_sidecar.stores.s3_stream import RangeIgnored, Streams
 
 RANGE = 32 << 20
 
@@ -38,9 +43,8 @@ class Downloads:
         pool: concurrent.futures.ThreadPoolExecutor,
         patience_s: float,
     ) -> None:
-        self._call = call
+        self._streams = Streams(call=call, patience_s=patience_s)
         self._pool = pool
-        self._patience_s = patience_s
 
     def download(
         self,
@@ -49,6 +53,7 @@ class Downloads:
         *,
         size: int,
         sha256: str,
+        crc64nvme: str | None,
         progress: Progress | None,
         cancel: threading.Event | None,
     ) -> None:
@@ -57,8 +62,13 @@ class Downloads:
         for last in (False, True):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                got = self._fetch(key, descriptor, size, progress, cancel)
-                if got == sha256:
+                crc, got = self._fetch(
+                    key, descriptor, size, crc64nvme is None, progress=progress, cancel=cancel
+                )
+                proved = crc64nvme is not None and crc64_text(crc) == crc64nvme
+                if not proved:
+                    got = got or _sha256(descriptor, 0, size, cancel=cancel)
+                if proved or got == sha256:
                     os.fsync(descriptor)
                     return
                 if last and got != before:
@@ -77,106 +87,101 @@ class Downloads:
             finally:
                 os.close(descriptor)
 
+    def sha256(self, key: str, *, cancel: threading.Event | None) -> str:
+        """Of the object as the store sends it. Raises ObjectMissing."""
+        digest, buffer = hashlib.sha256(), bytearray(BLOCK)
+        try:
+            for block in self._streams.read(key, buffer=buffer, cancel=cancel):
+                digest.update(block)
+        except Absent as error:
+            raise ObjectMissing(key) from error
+        return digest.hexdigest()
+
     def _fetch(
         self,
         key: str,
         descriptor: int,
         size: int,
+        hashing: bool,
+        *,
         progress: Progress | None,
         cancel: threading.Event | None,
-    ) -> str:
-        digest = hashlib.sha256()
-        if size <= RANGE:
-            at = 0
-            for block in self.stream(key, end=size, size=size, cancel=cancel):
-                digest.update(block)
-                at += os.pwrite(descriptor, block, at)
-                if progress:
-                    progress(len(block))
-            return digest.hexdigest()
-        stop = threading.Event()
-
-        def fetch(start: int, end: int) -> None:
-            at = start
-            for block in self.stream(key, start=start, end=end, size=size, cancel=stop):
-                at += os.pwrite(descriptor, block, at)
-                if progress:
-                    progress(len(block))
-
+    ) -> tuple[int, str]:
+        """(CRC64NVME, SHA-256 where `hashing`, else "") of what came."""
         bounds = [(start, min(start + RANGE, size)) for start in range(0, size, RANGE)]
-        running = [self._pool.submit(fetch, *bound) for bound in bounds]
-        view = memoryview(bytearray(BLOCK))
+        try:
+            return self._fetch_ranges(key, descriptor, bounds, size, hashing, progress, cancel)
+        except RangeIgnored:
+            # Every range would bring the whole object: let it come once.
+            return self._fetch_ranges(key, descriptor, [(0, size)], size, hashing, progress, cancel)
+
+    def _fetch_ranges(
+        self,
+        key: str,
+        descriptor: int,
+        bounds: list[tuple[int, int]],
+        size: int,
+        hashing: bool,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> tuple[int, str]:
+        stop, came, lock = threading.Event(), 0, threading.Lock()
+
+        def fetch(start: int, end: int, cancelled: threading.Event | None) -> int:
+            nonlocal came
+            at, crc, buffer = start, 0, bytearray(min(BLOCK, max(end - start, 1)))
+            for block in self._streams.read(
+                key, start=start, end=end, size=size, buffer=buffer, cancel=cancelled
+            ):
+                crc = crc64(block, crc)
+                write_at(descriptor, block, at)
+                at += len(block)
+                if progress:
+                    with lock:
+                        came += len(block)
+                    progress(len(block))
+            start_writeback(descriptor, start=start, end=end)
+            return crc
+
+        if len(bounds) <= 1:
+            crc = fetch(0, size, cancel)
+            return crc, _sha256(descriptor, 0, size, cancel=cancel) if hashing else ""
+        running = [self._pool.submit(fetch, start, end, stop) for start, end in bounds]
+        digest, whole = hashlib.sha256(), 0
         try:
             for future, (start, end) in zip(running, bounds, strict=True):
                 while not concurrent.futures.wait([future], timeout=0.2).done:
                     check_cancel(cancel)
-                future.result()
-                at = start
-                while at < end:
-                    count = os.preadv(descriptor, [view[: min(BLOCK, end - at)]], at)
-                    digest.update(view[:count])
-                    at += count
-        except BaseException:
+                whole = checksums.combine_crc64nvme(whole, future.result(), end - start)
+                if hashing:
+                    _sha256(descriptor, start, end, cancel=cancel, digest=digest)
+        except BaseException as error:
             stop.set()
             for future in running:
                 future.cancel()
             concurrent.futures.wait(running)
+            if progress and isinstance(error, RangeIgnored):
+                progress(-came)
             raise
-        return digest.hexdigest()
-
-    def stream(
-        self,
-        key: str,
-        *,
-        start: int = 0,
-        end: int | None = None,
-        size: int | None = None,
-        cancel: threading.Event | None,
-    ) -> Iterator[bytes]:
-        """The object's bytes from `start` to `end`, going on after a broken connection.
-
-        With `size`, an object of another size raises ContentMismatch. Raises Absent.
-        """
-        at, deadline = start, time.monotonic() + self._patience_s
-        while end is None or at < end or (at == end == start):
-            arguments = {} if end in (None, 0) and at == 0 else {"Range": _range(at, end)}
-            answer = self._say("get_object", key, cancel, **arguments)
-            total = _total(answer)
-            if size is not None and total != size:
-                answer["Body"].close()
-                raise ContentMismatch(key, expected=f"{size} bytes", got=f"{total} bytes")
-            end = total if end is None else end
-            try:
-                for block in answer["Body"].iter_chunks(BLOCK):
-                    check_cancel(cancel)
-                    at += len(block)
-                    deadline = time.monotonic() + self._patience_s
-                    yield block
-                if at >= end:
-                    return
-            except Exception as error:
-                # botocore lets a few kinds of urllib3's errors through from a streaming body.
-                if not _is_transport(error) or time.monotonic() > deadline:
-                    raise
-            finally:
-                answer["Body"].close()
-
-    def _say(
-        self, operation: str, key: str, cancel: threading.Event | None, **arguments: Any
-    ) -> Any:
-        return self._call(operation, key, patience_s=self._patience_s, cancel=cancel, **arguments)
+        return whole, digest.hexdigest() if hashing else ""
 
 
-def _range(start: int, end: int | None) -> str:
-    return f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
-
-
-def _total(answer: dict[str, Any]) -> int:
-    if "ContentRange" in answer:
-        return int(answer["ContentRange"].rpartition("/")[2])
-    return int(answer["ContentLength"])
-
-
-def _is_transport(error: Exception) -> bool:
-    module = type(error).__module__.partition(".")[0]
-    return module in ("botocore", "urllib3") or isinstance(error, OSError)
+def _sha256(
+    descriptor: int,
+    start: int,
+    end: int,
+    *,
+    cancel: threading.Event | None,
+    digest: Any = None,
+) -> str:
+    """Of a range just written, from the page cache; goes on with `digest`."""
+    digest = digest or hashlib.sha256()
+    view, at = memoryview(bytearray(BLOCK)), start
+    while at < end:
+        check_cancel(cancel)
+        count = os.preadv(descriptor, [view[: min(BLOCK, end - at)]], at)
+        if not count:
+            break  # cut short on this disk: the hash will tell
+        digest.update(view[:count])
+        at += count
+    return str(digest.hexdigest())

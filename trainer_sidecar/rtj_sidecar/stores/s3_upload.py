@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import hashlib
 import math
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +27,16 @@ from rtj_sidecar.stores.base import (
     Uploaded,
     check_cancel,
 )
-from rtj_sidecar.stores.local import BLOCK, Source, blocks, crc64, crc64_text, open_source
+from rtj_sidecar.stores.local import (
+    BLOCK,
+    HashBeside,
+    Source,
+    blocks,
+    crc64,
+    crc64_text,
+    open_source,
+)
+from rtj_sidecar.stores.s3_body import Body
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, NoSuchUpload
 
 PART = 64 << 20
@@ -41,39 +49,6 @@ _SAME_BYTES_TRIES = 3
 def part_size_of(size: int, *, least: int = PART) -> int:
     """Bytes a part: 64 MiB, grown in whole MiB so that 9,000 parts hold `size`."""
     return max(least, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
-
-
-class Body:
-    """A range of an open file as the seekable body that botocore sends.
-
-    `read` gives up to 1 MiB whatever smaller size is asked for: http.client asks for 16 KiB at a
-    time, and four thousand small writes a part cost more than the checksum.
-    """
-
-    def __init__(self, source: Source, *, start: int, end: int) -> None:
-        self._source, self._start, self._end, self._at = source, start, end, start
-        self._buffer = bytearray(min(BLOCK, max(end - start, 1)))
-
-    def __len__(self) -> int:
-        return self._end - self._start
-
-    def read(self, size: int | None = -1) -> bytes | memoryview:
-        view = memoryview(self._buffer)
-        count = os.preadv(
-            self._source.descriptor, [view[: min(len(view), self._end - self._at)]], self._at
-        )
-        if count == 0 and self._at < self._end:
-            raise SourceChanged(self._source.path, f"ends at {self._at}")
-        self._at += count
-        return view[:count]
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: self._start, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
-        self._at = base + offset
-        return self.tell()
-
-    def tell(self) -> int:
-        return self._at - self._start
 
 
 class Uploads:
@@ -186,19 +161,19 @@ class Uploads:
                 slots.release()
 
         try:
-            digest, whole, buffer = hashlib.sha256(), 0, bytearray(BLOCK)
-            for number, start in enumerate(range(0, source.size, size), 1):
-                end, crc = min(start + size, source.size), 0
-                for block in blocks(source, start=start, end=end, buffer=buffer):
-                    digest.update(block)
-                    crc = crc64(block, crc)
-                    check_cancel(cancel)
-                whole = checksums.combine_crc64nvme(whole, crc, end - start)
-                while not slots.acquire(timeout=0.1):
-                    check_cancel(cancel)
-                if stop.is_set():
-                    break
-                sending.append(self._pool.submit(send, number, start, end, crc))
+            whole = 0
+            with HashBeside() as digest:
+                for number, start in enumerate(range(0, source.size, size), 1):
+                    end, crc = min(start + size, source.size), 0
+                    for block in digest.blocks(source, start=start, end=end):
+                        crc = crc64(block, crc)
+                        check_cancel(cancel)
+                    whole = checksums.combine_crc64nvme(whole, crc, end - start)
+                    while not slots.acquire(timeout=0.1):
+                        check_cancel(cancel)
+                    if stop.is_set():
+                        break
+                    sending.append(self._pool.submit(send, number, start, end, crc))
             parts = [self._result(future, sending, cancel) for future in sending]
             source.check()
             etag = self._complete(key, upload, parts, whole, source.size, cancel)
