@@ -126,6 +126,56 @@ async def crashes(
     }
 
 
+async def large_gang(
+    cluster: KubeCluster, operator: CountedOperator, *, space: Kube, ranks: int, seconds: float
+) -> dict:
+    """One gang whose every rank tells of a step a second; then one of them dies."""
+    key = JobKey(space.namespace, "large")
+    job = a_job(namespace=key.namespace, name=key.name, replicas=ranks)
+    job["spec"]["template"]["spec"]["schedulerName"] = "played"
+    before, cpu = await operator.totals(), operator.cpu_seconds()
+    began = time.monotonic()
+    async with PlayedPods(cluster, key) as pods:
+        await make_jobs(cluster, [job])
+        await eventually(lambda: is_training(cluster, key, 1), within=600, what="it trains")
+        started, started_in = await operator.totals(), time.monotonic() - began
+        start_cpu = operator.cpu_seconds() - cpu
+        await settled(operator)
+        quiet, cpu, began = await operator.totals(), operator.cpu_seconds(), time.monotonic()
+        told = 0
+        while (step := int(time.monotonic() - began) + 1) <= seconds:
+            for rank in range(ranks):
+                await pods.of_rank(rank).has_reached(step)
+                told += 1
+            await asyncio.sleep(max(began + step - time.monotonic(), 0))
+        took, spent = time.monotonic() - began, operator.cpu_seconds() - cpu
+        trained = await operator.totals()
+        cpu = operator.cpu_seconds()
+        died = await pods.of_rank(ranks // 2).crash()
+        await eventually(lambda: is_training(cluster, key, 2), within=600, what="again")
+        heard = timeline(operator.lines(), attempt=2, died=died)
+        return {
+            "ranks": ranks,
+            "start": {
+                "seconds": round(started_in, 1),
+                "operator_cpu_seconds": round(start_cpu, 2),
+                "passes": started.passes - before.passes,
+            },
+            "progress": {
+                "reports_a_second": round(told / took, 1),
+                "passes_a_second": round((trained.passes - quiet.passes) / took, 2),
+                "cores_of_the_operator": round(spent / took, 3),
+                "cpu_ms_a_report": round(spent * 1000 / told, 3),
+            },
+            "crash": {
+                "decision_ms": round(heard["decision"] * 1000, 1),
+                "go_ms": round(heard["go"] * 1000, 1),
+                "operator_cpu_seconds": round(operator.cpu_seconds() - cpu, 2),
+            },
+            "rss_mib": round(operator.rss_mib(), 1),
+        }
+
+
 def timeline(lines: list[dict[str, Any]], *, attempt: int, died: float) -> dict[str, float]:
     """Seconds from a trainer's death, by the operator's own log."""
     ours = [line for line in lines if line.get("attempt") == attempt]
@@ -144,7 +194,7 @@ async def is_training(cluster: KubeCluster, key: JobKey, attempt: int) -> bool:
     return status.get("phase") == "Running" and status.get("attempt") == attempt
 
 
-async def measure(kube: Kube, *, jobs: int, times: int) -> dict[str, Any]:
+async def measure(kube: Kube, *, jobs: int, times: int, ranks: int) -> dict[str, Any]:
     kube.apply(crdgen.crd())
     space = kube.make_namespace(f"load-{uuid.uuid4().hex[:6]}")
     configuration = await load_configuration(kubeconfig=kube.kubeconfig)
@@ -154,8 +204,15 @@ async def measure(kube: Kube, *, jobs: int, times: int) -> dict[str, Any]:
         operator = CountedOperator(kube.kubeconfig, space.namespace, log)
         try:
             await operator.start()
-            result = {"crash": await crashes(cluster, operator, space=space, times=times)}
-            result["load"] = await load(cluster, operator, space=space, jobs=jobs)
+            result: dict[str, Any] = {"load_average": os.getloadavg()}
+            if times:
+                result["crash"] = await crashes(cluster, operator, space=space, times=times)
+            if jobs:
+                result["load"] = await load(cluster, operator, space=space, jobs=jobs)
+            if ranks:
+                result["gang"] = await large_gang(
+                    cluster, operator, space=space, ranks=ranks, seconds=30
+                )
             return result
         finally:
             await operator.stop()
@@ -170,9 +227,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=500)
     parser.add_argument("--crashes", type=int, default=10)
+    parser.add_argument("--ranks", type=int, default=300)
     arguments = parser.parse_args()
     with api_server(name="rtj-load") as kube:
-        result = asyncio.run(measure(kube, jobs=arguments.jobs, times=arguments.crashes))
+        result = asyncio.run(
+            measure(kube, jobs=arguments.jobs, times=arguments.crashes, ranks=arguments.ranks)
+        )
     json.dump({"benchmark": "operator_load", **result}, sys.stdout, indent=2)
     sys.stdout.write("\n")
 

@@ -60,7 +60,7 @@ class App:
         self._written: dict[str, str] = {}  # pod UID -> version that our own write made
         self._on_node: dict[str, set[JobKey]] = {}
         self._nodes_of: dict[JobKey, frozenset[str]] = {}
-        self.reports = Reports(wake=self.queue.add_after_or_now, clock=clock)
+        self.reports = Reports(wake=self._report_changed, clock=clock)
         self._pusher = Pusher(clock=clock)
         self._recorder = Recorder(cluster, instance=instance, clock=clock)
         self.reconciler = Reconciler(
@@ -139,6 +139,12 @@ class App:
         self._nodes.changed(name)
         for key in self._on_node.get(name, ()):
             self.queue.add(key)
+
+    def _report_changed(self, key: JobKey, *, after: float, urgent: bool) -> None:
+        if after > 0:
+            self.queue.add_after(key, after)
+        else:
+            self.queue.add(key, urgent=urgent)
 
     def watch_answered(self, resource: str) -> None:
         self.pulse.beat(resource)

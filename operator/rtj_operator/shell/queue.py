@@ -2,8 +2,8 @@
 
 kopf neither retries nor de-duplicates what an event handler does, so this does. A key is waiting,
 active, or both (something happened while it was worked on: it runs again). Failures back off per
-key. All times are those of the injected clock. Must never drop a key that was added, and must
-never know what a key means.
+key, and a key whose passes are costly is taken less often (see `pacing`). All times are those of
+the injected clock. Must never drop a key that was added, and must never know what a key means.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from rtj_operator.shell.pacing import Pace
 
 K = TypeVar("K", bound=Hashable)
 
@@ -38,19 +40,21 @@ class KeyQueue(Generic[K]):
     backoff_base: float = 0.05
     backoff_max: float = 30.0
     counters: QueueCounters = field(default_factory=QueueCounters)
+    pace: Pace[K] = field(default_factory=Pace)
     _ready: dict[K, float] = field(default_factory=dict)  # key -> since when; in order
     _active: dict[K, float] = field(default_factory=dict)  # key -> since when
-    _dirty: dict[K, float] = field(default_factory=dict)  # added while active
+    _dirty: dict[K, tuple[float, bool]] = field(default_factory=dict)  # added while active: urgent
     _due: dict[K, float] = field(default_factory=dict)  # earliest wish
     _heap: list[tuple[float, int, K]] = field(default_factory=list)  # may hold outdated wishes
     _failures: dict[K, int] = field(default_factory=dict)
     _order: itertools.count[int] = field(default_factory=itertools.count)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def add(self, key: K) -> None:
-        """Look at `key` as soon as a worker is free; at once again if it is being worked on."""
+    def add(self, key: K, *, urgent: bool = False) -> None:
+        """Look at `key` as soon as its pace allows and a worker is free; again if it is being
+        worked on. `urgent`: the gang waits for it."""
         self.counters.adds += 1
-        self._make_ready(key)
+        self._make_ready(key, urgent=urgent)
         self._changed.set()
 
     def add_at(self, key: K, when: float) -> None:
@@ -64,12 +68,6 @@ class KeyQueue(Generic[K]):
 
     def add_after(self, key: K, seconds: float) -> None:
         self.add_at(key, self.clock() + seconds)
-
-    def add_after_or_now(self, key: K, seconds: float) -> None:
-        if seconds > 0:
-            self.add_after(key, seconds)
-        else:
-            self.add(key)
 
     def take(self) -> K | None:
         """The next key that is due, now active; None if there is none. Its wish is forgotten:
@@ -100,6 +98,10 @@ class KeyQueue(Generic[K]):
             except TimeoutError:
                 continue
 
+    def spent(self, key: K, seconds: float) -> None:
+        """Looking at `key`, which is active, took so long: what follows on it is paced by that."""
+        self.pace.spent(key, seconds, now=self.clock())
+
     def done(self, key: K) -> None:
         """The pass went well: the key's back-off starts anew."""
         self._failures.pop(key, None)
@@ -122,8 +124,9 @@ class KeyQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Drop a wish for later: the object is gone. Hints stay."""
+        """The object is gone: drop a wish for later, before `done`. Hints stay."""
         self._due.pop(key, None)
+        self.pace.forget(key)
 
     def seconds_to_next(self) -> float | None:
         """Until the earliest wish; None if nothing is planned."""
@@ -141,17 +144,23 @@ class KeyQueue(Generic[K]):
 
     def oldest_seconds(self) -> float:
         """Age of the oldest change that no worker has taken yet."""
-        waiting = [*self._ready.values(), *self._dirty.values()]
+        waiting = [*self._ready.values(), *(since for since, _ in self._dirty.values())]
         return self.clock() - min(waiting) if waiting else 0.0
 
     def longest_active_seconds(self) -> float:
         return self.clock() - min(self._active.values()) if self._active else 0.0
 
-    def _make_ready(self, key: K) -> None:
+    def _make_ready(self, key: K, *, urgent: bool = False, since: float | None = None) -> None:
+        now = self.clock()
         if key in self._active:
-            self._dirty.setdefault(key, self.clock())
+            known, was_urgent = self._dirty.get(key, (now, False))
+            self._dirty[key] = known, urgent or was_urgent
+            return
+        wait = 0.0 if key in self._ready else self.pace.wait(key, now=now, urgent=urgent)
+        if wait > 0:
+            self.add_at(key, now + wait)
         else:
-            self._ready.setdefault(key, self.clock())
+            self._ready.setdefault(key, now if since is None else since)
 
     def _promote(self) -> None:
         while (delay := self.seconds_to_next()) is not None and delay <= 0:
@@ -162,7 +171,8 @@ class KeyQueue(Generic[K]):
     def _finish(self, key: K) -> None:
         self.counters.done += 1
         self.counters.work_seconds += self.clock() - self._active.pop(key)
-        since = self._dirty.pop(key, None)
-        if since is not None:
-            self._ready[key] = since
+        hint = self._dirty.pop(key, None)
+        if hint is not None:
+            since, urgent = hint
+            self._make_ready(key, urgent=urgent, since=since)
         self._changed.set()

@@ -86,6 +86,8 @@ class Reconciler:
         result = "ok"
         try:
             wake_after = await self._converge(key)
+            if wake_after is None:
+                self._queue.forget(key)
             self._queue.done(key)
             if wake_after is not None:
                 self._queue.add_after(key, wake_after)
@@ -107,20 +109,21 @@ class Reconciler:
 
     async def _converge(self, key: JobKey) -> float | None:
         """Seconds until the next look; None: never, the job is gone."""
-        world = await self._observer.read(key)
+        world: World | None = None
         for _ in range(MAX_PLANS_A_TURN):
+            began = time.monotonic()
+            if world is None or not self._observer.is_fresh(world):
+                world = await self._observer.read(key)
             self._watcher.job_seen(key, world.job)
             observed = await self._observer.observe(key, world)
             if observed.job is None:
                 return None
             self._watcher.observed(observed)
             plan = self._decide(observed)
+            self._queue.spent(key, time.monotonic() - began)
             if plan.is_empty:
                 return _until(plan, now=observed.now)
-            carried = await self._carry_out(key, plan, observed=observed, world=world)
-            if carried is None or not self._observer.is_fresh(carried):
-                carried = await self._observer.read(key)
-            world = carried
+            world = await self._carry_out(key, plan, observed=observed, world=world)
         log.warning("not settled after many plans", extra={"job": str(key)})
         return UNSETTLED_SECONDS
 

@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 from pydantic import ValidationError
@@ -34,10 +34,12 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.05, 2.0  # seconds
 STARTING_SECONDS, STARTING_ASKED_A_SECOND = 30.0, 200.0
 MAX_REPORT_BYTES = 4 * 1024 * 1024
 # Fields that change all the time and call for no decision: a pass now and then reads them.
-QUIET_FIELDS: Mapping[str, frozenset[str]] = {
-    "": frozenset({"sequence", "sentAt"}),
-    "progress": frozenset({"step", "epoch", "loss", "updatedAt", "source"}),
-    "checkpoint": frozenset({"uploadedBytes", "restoredBytes", "pendingBytes", "intervalSeconds"}),
+QUIET = frozenset({"sequence", "sent_at"})
+QUIET_WITHIN: Mapping[str, frozenset[str]] = {
+    "progress": frozenset({"step", "epoch", "loss", "updated_at", "source"}),
+    "checkpoint": frozenset(
+        {"uploaded_bytes", "restored_bytes", "pending_bytes", "interval_seconds"}
+    ),
     "trainer": frozenset({"tail"}),
 }
 QUIET_LOOK_SECONDS = 10.0
@@ -65,8 +67,9 @@ class _Poller:
     task: asyncio.Task[None]
 
 
-Wake = Callable[[JobKey, float], None]
-"""Look at that job after so many seconds."""
+class Wake(Protocol):
+    def __call__(self, key: JobKey, *, after: float, urgent: bool) -> None:
+        """Look at that job after so many seconds; `urgent`: its gang waits for it."""
 
 
 class Reports:
@@ -185,9 +188,18 @@ class Reports:
             disconnected_since=None,
         )
         if not before.connected or is_news(before.report, report):
-            self._wake(endpoint.key, 0)
+            urgent = is_fault(before.report, report) or (
+                stage_of(before.report) != stage_of(report) and self._agree(endpoint.key)
+            )
+            self._wake(endpoint.key, after=0, urgent=urgent)
         elif before.report is not None and before.report.sequence != report.sequence:
-            self._wake(endpoint.key, QUIET_LOOK_SECONDS)
+            self._wake(endpoint.key, after=QUIET_LOOK_SECONDS, urgent=False)
+
+    def _agree(self, key: JobKey) -> bool:
+        """All sidecars of the job say the same stage: nobody is waited for any more."""
+        stages = (stage_of(self._pollers[uid].view.report) for uid in self._of_job.get(key, ()))
+        first = next(stages, None)
+        return first is not None and all(stage == first for stage in stages)
 
     def _lost(self, endpoint: Endpoint, error: Exception) -> None:
         poller = self._pollers.get(endpoint.pod_uid)
@@ -202,7 +214,7 @@ class Reports:
             },
         )
         poller.view = replace(poller.view, connected=False, disconnected_since=self._clock())
-        self._wake(endpoint.key, 0)
+        self._wake(endpoint.key, after=0, urgent=False)
 
 
 def parse_report(body: bytes, *, endpoint: Endpoint) -> wire.Report:
@@ -231,19 +243,33 @@ def is_news(before: wire.Report | None, after: wire.Report) -> bool:
         return True
     if is_same(before, after):
         return False
-    if before.progress.first_step_at != after.progress.first_step_at:
+    return any(
+        not _says_the_same(getattr(before, name), getattr(after, name), but=QUIET_WITHIN.get(name))
+        for name in wire.Report.model_fields
+        if name not in QUIET
+    )
+
+
+def _says_the_same(before: Any, after: Any, *, but: frozenset[str] | None) -> bool:
+    if before == after:
         return True
-    return _loud(before) != _loud(after)
+    if but is None:
+        return False
+    names = type(after).model_fields
+    return all(getattr(before, n) == getattr(after, n) for n in names if n not in but)
 
 
-def _loud(report: wire.Report) -> dict[str, Any]:
-    data = report.dump()
-    for name, quiet in QUIET_FIELDS.items():
-        part = data.get(name) if name else data
-        if isinstance(part, dict):
-            for field in quiet:
-                part.pop(field, None)
-    return data
+def is_fault(before: wire.Report | None, after: wire.Report) -> bool:
+    """Whether the report tells for the first time that a trainer ended or a sidecar gave up."""
+    if after.trainer.state == wire.TrainerState.EXITED:
+        known = before and (before.trainer.state, before.trainer.attempt)
+        if known != (after.trainer.state, after.trainer.attempt):
+            return True
+    return after.phase == wire.SidecarPhase.FAILED and stage_of(before) != stage_of(after)
+
+
+def stage_of(report: wire.Report | None) -> tuple[int, wire.SidecarPhase] | None:
+    return None if report is None else (report.attempt, report.phase)
 
 
 def _impatient_socket(address: Any) -> socket.socket:

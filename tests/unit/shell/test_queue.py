@@ -116,6 +116,99 @@ def test_oldest_counts_hints_on_active_keys_too(queue: KeyQueue[str], clock: Clo
     assert queue.oldest_seconds() == 2
 
 
+def test_a_cheap_key_is_never_made_to_wait(queue: KeyQueue[str], clock: Clock) -> None:
+    for _ in range(50):
+        queue.add("a")
+        assert queue.take() == "a"
+        clock.now += 0.01
+        queue.spent("a", 0.01)
+        queue.done("a")
+
+
+def test_a_costly_key_gets_a_share_of_the_time_and_no_hint_is_lost(
+    queue: KeyQueue[str], clock: Clock
+) -> None:
+    passes, until = 0, clock.now + 100
+    queue.add("big")
+    while clock.now < until:
+        if queue.take() == "big":
+            passes += 1
+            clock.now += 0.5
+            queue.add("big")  # it is never quiet
+            queue.spent("big", 0.5)
+            queue.done("big")
+        else:
+            clock.now += queue.seconds_to_next() or 0.0
+    assert 0.18 * 100 <= passes * 0.5 <= 0.22 * 100 + 1.5
+
+
+def test_what_is_urgent_may_go_into_debt_but_not_for_ever(
+    queue: KeyQueue[str], clock: Clock
+) -> None:
+    queue.add("big")
+    queue.take()
+    queue.spent("big", 1.1)
+    queue.add("big", urgent=True)
+    assert queue.take() is None, "it is being worked on"
+    queue.done("big")
+    assert queue.take() == "big"
+    queue.spent("big", 5)
+    queue.add("big", urgent=True)
+    queue.done("big")
+    assert queue.take() is None
+    assert 0 < (queue.seconds_to_next() or 0) <= 2
+    queue.add("big")
+    clock.now += 2
+    assert queue.take() == "big"
+    queue.done("big")
+    assert queue.take() is None, "one look answers all hints"
+
+
+def test_an_urgent_hint_overtakes_a_paced_one(queue: KeyQueue[str], clock: Clock) -> None:
+    queue.add("big")
+    queue.take()
+    queue.spent("big", 1.1)
+    queue.done("big")
+    queue.add("big")
+    assert queue.take() is None
+    queue.add("big", urgent=True)
+    assert queue.take() == "big"
+    queue.done("big")
+    clock.now += 100
+    assert queue.take() is None
+
+
+def test_a_wish_for_later_is_paced_too(queue: KeyQueue[str], clock: Clock) -> None:
+    queue.add("big")
+    queue.take()
+    queue.spent("big", 1.1)
+    queue.done("big")
+    queue.add_after("big", 0.01)
+    clock.now += 0.01
+    assert queue.take() is None
+    clock.now += queue.seconds_to_next() or 0.0
+    assert queue.take() == "big"
+
+
+def test_a_key_that_is_gone_leaves_nothing_and_keeps_a_hint(queue: KeyQueue[str]) -> None:
+    queue.add("a")
+    queue.take()
+    queue.spent("a", 3)
+    queue.add("a")  # one of the same name was made meanwhile
+    queue.forget("a")
+    assert len(queue.pace) == 0
+    queue.done("a")
+    assert queue.take() == "a"
+
+
+def test_a_full_purse_is_not_kept(queue: KeyQueue[str], clock: Clock) -> None:
+    queue.pace.spent("a", 0.3, now=clock.now)
+    assert len(queue.pace) == 1
+    clock.now += 2
+    queue.add("a")
+    assert len(queue.pace) == 0
+
+
 async def test_get_wakes_for_an_add_and_for_a_wish() -> None:
     queue: KeyQueue[str] = KeyQueue()
     waiting = asyncio.create_task(queue.get())

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from rtj_api import wire
 from rtj_operator.core.observed import JobKey
-from rtj_operator.shell.reports import QUIET_LOOK_SECONDS, Endpoint, Reports, is_news
+from rtj_operator.shell.reports import QUIET_LOOK_SECONDS, Endpoint, Reports, is_fault, is_news
 
 KEY = JobKey("team", "gpt")
 
@@ -97,10 +97,12 @@ async def sidecar() -> AsyncIterator[Sidecar]:
 class Woken:
     def __init__(self) -> None:
         self.calls: list[float] = []
+        self.urgent: list[bool] = []
 
-    def __call__(self, key: JobKey, seconds: float) -> None:
+    def __call__(self, key: JobKey, *, after: float, urgent: bool) -> None:
         assert key == KEY
-        self.calls.append(seconds)
+        self.calls.append(after)
+        self.urgent.append(urgent)
 
 
 @pytest.fixture
@@ -148,6 +150,35 @@ async def test_progress_alone_wakes_the_job_later(sidecar, reports, woken) -> No
     await sidecar.set(progress=wire.ProgressView(step=5))
     await until(lambda: view(reports).report.progress.step == 5)
     assert woken.calls == [0, QUIET_LOOK_SECONDS]
+
+
+async def test_a_fault_is_urgent_and_other_news_is_not(sidecar, reports, woken) -> None:
+    reports.follow(KEY, [endpoint(sidecar.port), endpoint(1, pod_uid="pod-2")])
+    await until(lambda: view(reports).connected)
+    await sidecar.set(pinned=["f00000001-n1-s5"])
+    await until(lambda: view(reports).report.sequence == 2)
+    await sidecar.set(trainer=wire.TrainerView(state=wire.TrainerState.EXITED, attempt=1))
+    await until(lambda: view(reports).report.sequence == 3)
+    assert woken.urgent == [False, False, True]
+
+
+async def test_the_last_one_to_reach_a_stage_is_urgent(sidecar, reports, woken) -> None:
+    """Two pods at one address, each with its own sidecar."""
+    other = Sidecar()
+    other.report = a_report(pod_uid="pod-2")
+    runner = await other.start()
+    reports.follow(KEY, [endpoint(sidecar.port), endpoint(other.port, pod_uid="pod-2")])
+    await until(lambda: view(reports).connected and view(reports, "pod-2").connected)
+    assert woken.urgent == [False, True], "both are heard and idle"
+    prepared = {"attempt": 1, "seq": 1, "phase": wire.SidecarPhase.PREPARED}
+    await other.set(**prepared)
+    await until(lambda: view(reports, "pod-2").report.sequence == 2)
+    await sidecar.set(**prepared)
+    await until(lambda: view(reports).report.sequence == 2)
+    await sidecar.set(pinned=["f00000001-n1-s5"])
+    await until(lambda: view(reports).report.sequence == 3)
+    assert woken.urgent == [False, True, False, True, False]
+    await other.stop(runner)
 
 
 async def test_received_at_stays_while_the_report_is_the_same(sidecar, reports) -> None:
@@ -255,3 +286,21 @@ async def test_the_same_pod_keeps_its_poller_and_a_new_address_gets_a_new_one(
 )
 def test_what_is_news(fields: dict[str, Any], news: bool) -> None:
     assert is_news(a_report(), a_report(**fields)) is news
+
+
+EXITED = wire.TrainerView(state=wire.TrainerState.EXITED, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ({}, {}, False),
+        ({}, {"trainer": EXITED}, True),
+        ({"trainer": EXITED}, {"trainer": EXITED, "pinned": ["x"]}, False),
+        ({"trainer": EXITED}, {"trainer": EXITED.model_copy(update={"attempt": 2})}, True),
+        ({}, {"phase": wire.SidecarPhase.FAILED}, True),
+        ({"phase": wire.SidecarPhase.FAILED}, {"phase": wire.SidecarPhase.FAILED}, False),
+    ],
+)
+def test_what_is_a_fault(before: dict[str, Any], after: dict[str, Any], fault: bool) -> None:
+    assert is_fault(a_report(**before), a_report(**after)) is fault
