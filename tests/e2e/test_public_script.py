@@ -31,7 +31,7 @@ from kit.rtj import Job
 from kit.stack import Stack
 
 CHECKOUT = os.environ.get("RTJ_PUBLIC_SCRIPT")
-EVERY, LAST = 100, 1500
+EVERY, LAST = 200, 5000
 
 pytestmark = pytest.mark.skipif(
     not CHECKOUT,
@@ -91,13 +91,13 @@ def test_under_rtj_run_a_killed_one_goes_on(checkout: Path, tmp_path: Path) -> N
         try:
             committed = tmp_path / "store"
             deadline = time.monotonic() + 200
-            while len(list(committed.rglob("manifests/*.json"))) < 2:
+            while len(list(committed.rglob("manifests/*.json"))) < 1:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.1)
             durable = newest_step(committed)
             os.kill(trainer_of(out), signal.SIGKILL)
-            assert process.wait(timeout=240) == 0, log.read_text()
+            assert process.wait(timeout=300) == 0, log.read_text()
         finally:
             process.kill()
             process.wait()
@@ -148,7 +148,7 @@ def test_in_a_pod_a_killed_one_goes_on(product: Stack, space: Kube, checkout: Pa
     made["spec"]["template"]["spec"]["volumes"].append(volume)
     space.apply(made)
     job = Job(kube=space, name="public")
-    durable = job.wait_durable(2 * EVERY, within=240)["checkpoint"]["lastDurableStep"]
+    durable = job.wait_durable(EVERY, within=240)["checkpoint"]["lastDurableStep"]
     job.kill_trainer(0)
     status = job.wait_status(
         "resumed", lambda s: s["restarts"] == 1 and s["phase"] == "Running", within=60
