@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,7 +33,7 @@ from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
 from rtj_sidecar.config import Site
-from rtj_sidecar.directives import DirectiveFile, accept, signed
+from rtj_sidecar.directives import DirectiveFile, accept, signed, warm_up
 from rtj_sidecar.directory import Directory, DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.journal import Journal
@@ -166,6 +167,7 @@ class Agent:
                 credentials_dir=(
                     Path(config.store_credentials_dir) if config.store_credentials_dir else None
                 ),
+                late=True,
             )
         except StoreProblem as problem:
             reporter.degrade("store", problem.reason, problem.message, retrying=False)
@@ -203,6 +205,8 @@ class Agent:
         await web.TCPSite(
             self._runner, self._site.bind, self._site.port, reuse_address=True
         ).start()
+        log.info("answers, %.2f s after its process began", _process_age())
+        self._warming = asyncio.create_task(asyncio.to_thread(warm_up))
 
     @property
     def station(self) -> Station:
@@ -467,6 +471,16 @@ class Agent:
         hashes = await at.on_disk(at.directory.hashes, name)
         files = [PeerFile(path=p, size=s, sha256=h, mode=m) for p, (s, h, m) in hashes.items()]
         return PeerSave(name=name, facts=saves[0].record.facts, files=files)
+
+
+def _process_age() -> float:
+    """Seconds since this process was started (proc(5): field 22 of stat, in clock ticks)."""
+    try:
+        begun = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        up = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return up - begun / os.sysconf("SC_CLK_TCK")
 
 
 # Told together with the attempt, so that no older phase is ever read as this attempt's.

@@ -77,13 +77,18 @@ class DirectiveFile:
         return directive
 
 
+def warm_up() -> None:
+    """Load what `signed` needs, in a thread: the first signature must not wait for it."""
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: F401
+
+
 def signed(body: bytes, *, signature: str, by: Directive | None) -> Directive:
     """A directive that came by HTTP, if the key in the annotation `by` has signed it.
 
     Its order and addressees are `accept`'s affair, as with those that come by annotation. Raises
     PermissionError where it is not signed so, ValueError where it cannot be read.
     """
-    # Imported late: it takes a while, and only the second directive of a pod can come this way.
+    # Imported late: the agent answers first.
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -5,7 +5,9 @@ It counts. Each `--step-seconds` it prints `STEP n time`; each `--save-every` st
 one number that depends on every step before, so a resume that lost or repeated a step ends with
 another digest. Like most scripts it writes to the final name and knows nothing of this project.
 
-Each rank counts for itself, without a rendezvous; only rank 0 saves unless `--save-ranks all`.
+Each rank counts for itself; only rank 0 saves unless `--save-ranks all`. With `--lockstep` no rank
+makes a step before all have made the last one, as in a gang with a collective: a rank whose peer
+ended fails, one whose peer is silent waits for ever. With `--deaf` SIGTERM has no effect.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import hashlib
 import io
 import os
 import pickle
+import signal
+import socket
 import struct
 import sys
 import time
@@ -126,6 +130,43 @@ def read_checkpoint(path: Path) -> tuple[int, int]:
     return content["step"], content["state"]
 
 
+class Lockstep:
+    """A barrier over TCP at MASTER_ADDR:MASTER_PORT, where rank 0 counts the others."""
+
+    def __init__(self, *, rank: int, size: int, host: str, port: int) -> None:
+        self.others: list[socket.socket] = []
+        if rank == 0:
+            with socket.create_server(("", port)) as server:
+                self.others = [server.accept()[0] for _ in range(size - 1)]
+        else:
+            self.zero = _connected(host, port)
+        self.rank = rank
+
+    def wait(self) -> None:
+        """Until every rank has come here. Raises OSError when one of them has ended."""
+        if self.rank == 0:
+            for other in self.others:
+                if not other.recv(1):
+                    raise ConnectionError("a peer has closed the connection")
+            for other in self.others:
+                other.sendall(b".")
+        else:
+            self.zero.sendall(b".")
+            if not self.zero.recv(1):
+                raise ConnectionError("rank 0 has closed the connection")
+
+
+def _connected(host: str, port: int, *, patience: float = 60.0) -> socket.socket:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return socket.create_connection((host, port))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("/checkpoints"))
@@ -137,6 +178,8 @@ def main() -> None:
     parser.add_argument("--keep", type=int, help="delete older saves, as rotation does")
     parser.add_argument("--in-place", action="store_true", help="write one file again and again")
     parser.add_argument("--forgive", action="store_true", help="go on after a save that failed")
+    parser.add_argument("--lockstep", action="store_true", help="no rank runs ahead")
+    parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
     parser.add_argument("--resume", type=Path)
     args = parser.parse_args()
     rank = int(os.environ.get("RANK", "0"))
@@ -145,8 +188,16 @@ def main() -> None:
 
     step, state = read_checkpoint(args.resume) if args.resume else (0, 1)
     print(f"START {step} {time.time():.6f} rank {rank}", flush=True)
+    if args.deaf:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    gang = None
+    if args.lockstep:
+        size, port = int(os.environ["WORLD_SIZE"]), int(os.environ["MASTER_PORT"])
+        gang = Lockstep(rank=rank, size=size, host=os.environ["MASTER_ADDR"], port=port)
     while step < args.steps:
         step += 1
+        if gang is not None:
+            gang.wait()
         state = next_state(state, step)
         print(f"STEP {step} {time.time():.6f}", flush=True)
         if saves and (step % args.save_every == 0 or step == args.steps):

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import Store, StoreProblem
+from rtj_sidecar.stores.late import late_store
 
 SCHEMES = ("s3", "file")
 
@@ -21,13 +22,16 @@ def open_store(
     credentials_dir: Path | None = None,
     patience_s: float = 10.0,
     transfer_patience_s: float = 300.0,
+    late: bool = False,
 ) -> Store:
     """The store at `s3://bucket/prefix` or `file:///directory`. Talks to nobody yet.
 
     Credentials of S3 come from the files in `credentials_dir`, each named like its variable, else
     from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
     `patience_s`: how long a small call goes on trying; `transfer_patience_s`: how long a transfer
-    survives a store that does not answer. Raises StoreProblem for a URL that cannot be one.
+    survives a store that does not answer. `late`: the driver is loaded in the background, and what
+    it has against its settings is said by the first call. Raises StoreProblem for a URL that cannot
+    be one.
     """
     parts = urlsplit(url)
     if parts.username or parts.password:
@@ -52,19 +56,24 @@ def open_store(
                 Reason.INVALID_SPEC,
                 f"checkpoint.store.url {url!r} names no bucket: write s3://bucket/prefix",
             )
-        # Imported late: a run on a plain directory needs no boto3.
-        from rtj_sidecar.stores.s3 import S3Store
+        bucket, prefix = parts.netloc, parts.path.strip("/")
 
-        return S3Store(
-            bucket=parts.netloc,
-            prefix=parts.path.strip("/"),
-            endpoint=endpoint,
-            region=region,
-            ca_file=ca_file,
-            credentials_dir=credentials_dir,
-            patience_s=patience_s,
-            transfer_patience_s=transfer_patience_s,
-        )
+        def make() -> Store:
+            # Imported late: a run on a plain directory needs no boto3.
+            from rtj_sidecar.stores.s3 import S3Store
+
+            return S3Store(
+                bucket=bucket,
+                prefix=prefix,
+                endpoint=endpoint,
+                region=region,
+                ca_file=ca_file,
+                credentials_dir=credentials_dir,
+                patience_s=patience_s,
+                transfer_patience_s=transfer_patience_s,
+            )
+
+        return late_store(f"s3://{bucket}/{prefix}".rstrip("/"), make) if late else make()
     raise StoreProblem(
         Reason.STORE_SCHEME_UNKNOWN,
         f"checkpoint.store.url {url!r}: unknown scheme {parts.scheme!r}; use one of "
