@@ -111,7 +111,7 @@ async def crashes(
             await settled(operator, looks=1)
             died = await pods.of_rank(attempt % 2).crash()
             await eventually(lambda: is_training(cluster, key, attempt + 1), what="again")  # noqa: B023
-            heard.append(timeline(operator.lines(), attempt=attempt + 1, died=died))
+            heard.append(timeline(operator.lines(), key, attempt=attempt + 1, died=died))
     return {
         "times": len(heard),
         "fast_path_share": statistics.mean(entry["fast"] for entry in heard),
@@ -153,7 +153,7 @@ async def large_gang(
         cpu = operator.cpu_seconds()
         died = await pods.of_rank(ranks // 2).crash()
         await eventually(lambda: is_training(cluster, key, 2), within=600, what="again")
-        heard = timeline(operator.lines(), attempt=2, died=died)
+        heard = timeline(operator.lines(), key, attempt=2, died=died)
         return {
             "ranks": ranks,
             "start": {
@@ -176,9 +176,11 @@ async def large_gang(
         }
 
 
-def timeline(lines: list[dict[str, Any]], *, attempt: int, died: float) -> dict[str, float]:
+def timeline(
+    lines: list[dict[str, Any]], key: JobKey, *, attempt: int, died: float
+) -> dict[str, float]:
     """Seconds from a trainer's death, by the operator's own log."""
-    ours = [line for line in lines if line.get("attempt") == attempt]
+    ours = [x for x in lines if (x.get("job"), x.get("attempt")) == (str(key), attempt)]
     decided = next(at(line) for line in ours if line["message"] == "decided")
     going = [line for line in ours if any(" go" in action for action in line.get("actions", []))]
     other = [line for line in ours if any("prepare" in a for a in line.get("actions", []))]

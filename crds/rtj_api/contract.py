@@ -87,7 +87,8 @@ FILE_PROGRESS = "progress.jsonl"  # below MOUNT_RUN/run
 HIDDEN_DIR = ".rtj"
 
 # --- HTTP of the sidecar, on PORT_STATUS ----------------------------------------------------------
-PATH_STATUS = "/status"  # long-poll: ?since=V&wait=SECONDS -> wire.Report
+# Long-poll: ?since=V&wait=SECONDS -> wire.Report; &quiet=SECONDS: hold back what is no news.
+PATH_STATUS = "/status"
 PATH_DIRECTIVE = "/directive"  # POST wire.Directive, signed: see HEADER_SIGNATURE
 PATH_METRICS = "/metrics"
 PATH_HEALTH = "/healthz"

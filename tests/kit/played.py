@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 from rtj_api import contract, wire
+from rtj_api.rules.news import is_news
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.cluster import MERGE_PATCH, KubeCluster
@@ -64,12 +65,16 @@ class PlayedPod:
     seen: list[tuple[float, wire.Directive]] = field(default_factory=list)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _closing: bool = False
+    _news: int = 1  # sequence of the newest report that told more than progress
 
     async def say(self, **fields: Any) -> float:
         """Change the report; the time at which it was out."""
         async with self._changed:
             fields.setdefault("sequence", self.report.sequence + 1)
-            self.report = self.report.model_copy(update={**fields, "sent_at": time.time()})
+            before, fields["sent_at"] = self.report, time.time()
+            self.report = self.report.model_copy(update=fields)
+            if is_news(before, self.report):
+                self._news = self.report.sequence
             self._changed.notify_all()
         return time.time()
 
@@ -141,15 +146,18 @@ class PlayedPod:
             await self.runner.cleanup()
 
     async def _status(self, request: web.Request) -> web.Response:
-        wait = float(request.query.get("wait", 0))
+        """As `rtj_sidecar.report.Reporter.after` answers: news at once, mere progress later."""
+        wait, quiet = (float(request.query.get(name, 0)) for name in ("wait", "quiet"))
+        since = int(request.query.get("since", 0))
         async with self._changed:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._changed.wait_for(
-                        lambda: (
-                            self._closing or request.query.get("since") != str(self.report.sequence)
-                        )
-                    )
+            for seconds, is_due in (
+                (min(wait, quiet), lambda: self._news > since),
+                (wait - min(wait, quiet), lambda: self.report.sequence != since),
+            ):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait_for(lambda due=is_due: self._closing or due())
+                        break
             if self._closing:
                 return web.Response(status=503)
             return web.Response(text=self.report.dump_json(), content_type="application/json")

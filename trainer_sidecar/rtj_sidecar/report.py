@@ -12,6 +12,7 @@ import uuid
 from typing import Any
 
 from rtj_api.reasons import Reason
+from rtj_api.rules.news import is_news
 from rtj_api.wire import Problem, Report, Verdict
 
 PROGRESS_SECONDS = 1.0
@@ -35,6 +36,8 @@ class Reporter:
         )
         self._changed = asyncio.Event()
         self._told = 0.0
+        self._told_report = self._report
+        self._news = self._report.sequence  # of the newest report that told news
         self._held_back: asyncio.TimerHandle | None = None
         self._degraded: dict[str, Problem] = {}
 
@@ -63,6 +66,9 @@ class Reporter:
             self._held_back = None
         self._told = time.monotonic()
         self._report = self._report.model_copy(update={"sequence": self._report.sequence + 1})
+        if is_news(self._told_report, self._report):
+            self._news = self._report.sequence
+        self._told_report = self._report
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -88,15 +94,20 @@ class Reporter:
         if self._degraded.pop(key, None) is not None:
             self.set(degraded=list(self._degraded.values()))
 
-    async def after(self, since: int | None, *, wait: float) -> Report:
-        """The report as soon as its sequence is not `since`, at the latest after `wait` seconds."""
-        deadline = time.monotonic() + wait
-        while since is not None and self._report.sequence == since:
-            left = deadline - time.monotonic()
+    async def after(self, since: int | None, *, wait: float, quiet: float = 0.0) -> Report:
+        """The report as soon as it tells more than `since` did: news at once, mere progress after
+        `quiet` seconds; at the latest after `wait` seconds."""
+        began = time.monotonic()
+        while since is not None:
+            has_progress = self._report.sequence != since
+            # A sequence that never was is of another process: its reader knows nothing of this one.
+            if has_progress and (self._news > since or since > self._report.sequence):
+                break
+            left = began + (min(quiet, wait) if has_progress else wait) - time.monotonic()
             if left <= 0:
                 break
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
             except TimeoutError:
-                break
+                continue
         return self._report.model_copy(update={"sent_at": time.time()})

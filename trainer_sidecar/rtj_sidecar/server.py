@@ -49,11 +49,11 @@ class Peers(Protocol):
     async def describe(self, name: str) -> PeerSave | None: ...
 
 
-def _seconds(request: web.Request) -> float:
+def _seconds(request: web.Request, name: str = "wait") -> float:
     try:
-        return min(MAX_WAIT, max(0.0, float(request.query.get("wait", "0"))))
+        return min(MAX_WAIT, max(0.0, float(request.query.get(name, "0"))))
     except ValueError:
-        raise web.HTTPBadRequest(text="wait: a number of seconds") from None
+        raise web.HTTPBadRequest(text=f"{name}: a number of seconds") from None
 
 
 def _since(request: web.Request) -> int | None:
@@ -66,7 +66,9 @@ def _since(request: web.Request) -> int | None:
 
 def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -> web.Application:
     async def status(request: web.Request) -> web.Response:
-        report = await reporter.after(_since(request), wait=_seconds(request))
+        report = await reporter.after(
+            _since(request), wait=_seconds(request), quiet=_seconds(request, "quiet")
+        )
         return web.json_response(text=report.dump_json())
 
     async def directive(request: web.Request) -> web.Response:

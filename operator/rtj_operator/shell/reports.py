@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import aiohttp
 from pydantic import ValidationError
 from rtj_api import contract, wire
+from rtj_api.rules.news import is_news, is_same
 
 from rtj_operator.core.observed import JobKey, ReportView
 
@@ -33,15 +35,10 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.05, 2.0  # seconds
 # pods together not more than so many times a second.
 STARTING_SECONDS, STARTING_ASKED_A_SECOND = 30.0, 200.0
 MAX_REPORT_BYTES = 4 * 1024 * 1024
-# Fields that change all the time and call for no decision: a pass now and then reads them.
-QUIET = frozenset({"sequence", "sent_at"})
-QUIET_WITHIN: Mapping[str, frozenset[str]] = {
-    "progress": frozenset({"step", "epoch", "loss", "updated_at", "source"}),
-    "checkpoint": frozenset(
-        {"uploaded_bytes", "restored_bytes", "pending_bytes", "interval_seconds"}
-    ),
-    "trainer": frozenset({"tail"}),
-}
+# Progress alone calls for no decision: a pass now and then reads it, and each pod of a large gang
+# is asked to hold it back, so that all together tell of it not more than so many times a second.
+# The times differ by chance, so that some rank's newest step is always known: core.nodes asks.
+QUIET_A_SECOND, QUIET_MAX_SECONDS = 200.0, 5.0
 QUIET_LOOK_SECONDS = 10.0
 
 
@@ -164,6 +161,10 @@ class Reports:
         query = {}
         if known.connected and known.report is not None:
             query = {"since": str(known.report.sequence), "wait": str(WAIT_SECONDS)}
+            gang = len(self._of_job.get(endpoint.key, ()))
+            quiet = min(gang / QUIET_A_SECOND, QUIET_MAX_SECONDS)
+            if quiet > 1:  # a sidecar holds progress back for a second of itself
+                query["quiet"] = f"{quiet * random.uniform(0.7, 1.3):.2f}"
         async with self._session.get(endpoint.url, params=query) as response:
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
@@ -229,34 +230,6 @@ def parse_report(body: bytes, *, endpoint: Endpoint) -> wire.Report:
             f"{endpoint.pod_uid} of job {endpoint.job_uid}"
         )
     return report
-
-
-def is_same(before: wire.Report | None, after: wire.Report) -> bool:
-    return (
-        before is not None and before.boot_id == after.boot_id and before.sequence == after.sequence
-    )
-
-
-def is_news(before: wire.Report | None, after: wire.Report) -> bool:
-    """Whether something changed that a decision may depend on."""
-    if before is None:
-        return True
-    if is_same(before, after):
-        return False
-    return any(
-        not _says_the_same(getattr(before, name), getattr(after, name), but=QUIET_WITHIN.get(name))
-        for name in wire.Report.model_fields
-        if name not in QUIET
-    )
-
-
-def _says_the_same(before: Any, after: Any, *, but: frozenset[str] | None) -> bool:
-    if before == after:
-        return True
-    if but is None:
-        return False
-    names = type(after).model_fields
-    return all(getattr(before, n) == getattr(after, n) for n in names if n not in but)
 
 
 def is_fault(before: wire.Report | None, after: wire.Report) -> bool:

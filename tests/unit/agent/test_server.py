@@ -105,6 +105,29 @@ async def test_a_change_ends_the_long_poll_at_once(site: Site) -> None:
     assert after.boot_id == before.boot_id
 
 
+async def test_progress_is_held_back_as_asked_and_news_is_not(site: Site) -> None:
+    site.reporter.set(phase=SidecarPhase.TRAINING)
+    before = await get_report(site)
+    query = f"?since={before.sequence}&wait=25&quiet=20"
+    waiting = asyncio.create_task(get_report(site, query))
+    site.reporter.set(progress=ProgressView(step=1))
+    await asyncio.sleep(1.2)  # longer than progress is held back anyway
+    assert site.reporter.current.sequence > before.sequence
+    assert not waiting.done()
+    site.reporter.set(checkpoint=CheckpointView(last_durable_step=1))
+    after = await asyncio.wait_for(waiting, 5)
+    assert (after.progress.step, after.checkpoint.last_durable_step) == (1, 1)
+    site.reporter.set(progress=ProgressView(step=2))
+    query = f"?since={after.sequence}&wait=25&quiet=0.1"
+    assert (await asyncio.wait_for(get_report(site, query), 5)).progress.step == 2
+
+
+async def test_another_processes_reader_is_told_at_once(site: Site) -> None:
+    now = await get_report(site)
+    query = f"?since={now.sequence + 1000}&wait=25&quiet=20"
+    assert (await asyncio.wait_for(get_report(site, query), 5)).sequence == now.sequence
+
+
 async def test_nothing_new_is_told_to_nobody_and_the_wait_ends(site: Site) -> None:
     before = await get_report(site)
     waiting = asyncio.create_task(get_report(site, f"?since={before.sequence}&wait=0.3"))

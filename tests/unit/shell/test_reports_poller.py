@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 from rtj_api import wire
+from rtj_api.rules.news import is_news
 from rtj_operator.core.observed import JobKey
-from rtj_operator.shell.reports import QUIET_LOOK_SECONDS, Endpoint, Reports, is_fault, is_news
+from rtj_operator.shell.reports import QUIET_LOOK_SECONDS, Endpoint, Reports, is_fault
 
 KEY = JobKey("team", "gpt")
 
@@ -179,6 +180,15 @@ async def test_the_last_one_to_reach_a_stage_is_urgent(sidecar, reports, woken) 
     await until(lambda: view(reports).report.sequence == 3)
     assert woken.urgent == [False, True, False, True, False]
     await other.stop(runner)
+
+
+async def test_of_many_pods_each_is_asked_to_hold_progress_back(sidecar, reports) -> None:
+    silent = [endpoint(1, pod_uid=f"silent-{number}") for number in range(500)]
+    reports.follow(KEY, [endpoint(sidecar.port), *silent])
+    await until(lambda: len(sidecar.polls) == 2)
+    asked = sidecar.polls[1]
+    assert 0.7 * 2.5 <= float(asked.pop("quiet")) <= 1.3 * 2.51
+    assert asked == {"since": "1", "wait": "25"}
 
 
 async def test_received_at_stays_while_the_report_is_the_same(sidecar, reports) -> None:
