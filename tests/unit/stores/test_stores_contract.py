@@ -27,7 +27,7 @@ from rtj_sidecar.stores.base import (
 from rtj_sidecar.stores.local import hash_file
 from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.stores.s3 import S3Store
-from rtj_sidecar.stores.s3_upload import part_size_of
+from rtj_sidecar.stores.s3_body import part_size_of
 
 MIB = 1 << 20
 

@@ -1,9 +1,8 @@
 """S3 and everything that speaks its protocol, by boto3.
 
-Small calls live here; large transfers in `s3_upload` and `s3_download`. Two settings carry the
-speed and the safety: payloads are not signed (`payload_signing_enabled: False`; SHA-256 signing
-costs 3-6x) but carry a CRC64NVME that the server verifies. botocore's own retries are off, so that
-one place decides how long a call goes on trying. Must never log or tell a credential.
+Small calls live here; large transfers in `s3_upload` and `s3_download`, their bytes in `s3_wire`.
+botocore's own retries are off, so that one place, `_retried`, decides how long a call goes on
+trying. Must never log or tell a credential.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from rtj_api.reasons import Reason
@@ -43,14 +41,12 @@ from rtj_sidecar.stores.base import (
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
 from rtj_sidecar.stores.s3_body import Body
+from rtj_sidecar.stores.s3_clients import clients_of
 from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
 from rtj_sidecar.stores.s3_upload import Uploads
-from rtj_sidecar.stores.s3_wire import Wire
 
-_SMALL_READ_TIMEOUT_S = 10
-_TRANSFER_READ_TIMEOUT_S = 60
 _LONGEST_WAIT_S = 8.0
 
 
@@ -77,40 +73,14 @@ class S3Store:
         self._patience_s = patience_s
         # Two threads a core saturate a NIC with unsigned payloads; more only contend for the GIL.
         threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
-        session = session_of(credentials_dir)
-        common: dict[str, Any] = {
-            "service_name": "s3",
-            "endpoint_url": endpoint,
-            # Any region will do for a server that is not AWS, but botocore wants one.
-            "region_name": region or session.region_name or ("us-east-1" if endpoint else None),
-            "verify": ca_file,
-        }
-        settings: dict[str, Any] = {
-            "connect_timeout": 3,
-            "retries": {"total_max_attempts": 1, "mode": "standard"},
-            "max_pool_connections": threads + 8,
-            "tcp_keepalive": True,
-            "request_checksum_calculation": "when_required",
-            "response_checksum_validation": "when_required",
-            "s3": {
-                "payload_signing_enabled": False,
-                # A bucket as a host name needs DNS that private servers rarely have.
-                "addressing_style": "path" if endpoint else "auto",
-            },
-        }
         with self._explained("CreateClient", ""):
-            self._small = session.client(
-                **common, config=Config(**settings, read_timeout=_SMALL_READ_TIMEOUT_S)
+            self._clients = clients_of(
+                session_of(credentials_dir),
+                endpoint=endpoint,
+                region=region,
+                ca_file=ca_file,
+                connections=threads + 8,
             )
-            self._large = session.client(
-                **common, config=Config(**settings, read_timeout=_TRANSFER_READ_TIMEOUT_S)
-            )
-        self._wire = Wire(
-            connect_timeout_s=settings["connect_timeout"],
-            timeout_s=_TRANSFER_READ_TIMEOUT_S,
-            verify=ca_file or session._session.get_config_variable("ca_bundle") or True,
-        )
-        self._wire.attach(self._large)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-s3")
         self._downloads = Downloads(
             call=self._large_call, pool=self._pool, patience_s=transfer_patience_s
@@ -240,7 +210,7 @@ class S3Store:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._wire.close()
+        self._clients.wire.close()
 
     def _full_key(self, key: str) -> str:
         return self._prefix + clean_key(key)
@@ -257,7 +227,7 @@ class S3Store:
         return False
 
     def _call(self, operation: str, key: str | None, **arguments: Any) -> Any:
-        return self._retried(self._small, operation, key, self._patience_s, None, arguments)
+        return self._retried(self._clients.small, operation, key, self._patience_s, None, arguments)
 
     def _large_call(
         self,
@@ -268,7 +238,7 @@ class S3Store:
         cancel: threading.Event | None,
         **arguments: Any,
     ) -> Any:
-        return self._retried(self._large, operation, key, patience_s, cancel, arguments)
+        return self._retried(self._clients.large, operation, key, patience_s, cancel, arguments)
 
     def _retried(
         self,

@@ -1,14 +1,24 @@
-"""A range of an open file as the body of a request, seekable, read from the page cache.
+"""A part: a range of an open file as the body of a request, seekable, from the page cache.
 
 Must never hold more than a block in memory.
 """
 
 from __future__ import annotations
 
+import math
 import os
 
 from rtj_sidecar.stores.base import SourceChanged
 from rtj_sidecar.stores.local import BLOCK, Source
+
+PART = 64 << 20
+# S3 takes 10,000 parts; some below, so that a rounding never matters.
+MOST_PARTS = 9_000
+
+
+def part_size_of(size: int, *, least: int = PART) -> int:
+    """Bytes a part: 64 MiB, grown in whole MiB so that 9,000 parts hold `size`."""
+    return max(least, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
 
 
 class Body:

@@ -81,8 +81,10 @@ class Streams:
                     return
             except Exception as error:
                 # botocore lets a few kinds of urllib3's errors through from a streaming body.
-                if not _is_transport(error) or time.monotonic() > deadline:
+                if not _is_transport(error):
                     raise
+                if time.monotonic() > deadline:
+                    raise _cut_short(key, at) from error
             finally:
                 body.close()
             if at == before:

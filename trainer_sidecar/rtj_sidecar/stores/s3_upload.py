@@ -10,7 +10,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import hashlib
-import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -36,19 +35,11 @@ from rtj_sidecar.stores.local import (
     crc64_text,
     open_source,
 )
-from rtj_sidecar.stores.s3_body import Body
+from rtj_sidecar.stores.s3_body import PART, Body, part_size_of
 from rtj_sidecar.stores.s3_errors import Absent, BadDigest, NoSuchUpload
 
-PART = 64 << 20
-# S3 takes 10,000 parts; some below, so that a rounding never matters.
-MOST_PARTS = 9_000
 IN_MEMORY = 4 << 20
 _SAME_BYTES_TRIES = 3
-
-
-def part_size_of(size: int, *, least: int = PART) -> int:
-    """Bytes a part: 64 MiB, grown in whole MiB so that 9,000 parts hold `size`."""
-    return max(least, math.ceil(size / MOST_PARTS / (1 << 20)) << 20)
 
 
 class Uploads:
