@@ -247,8 +247,8 @@ _BAD_INPUT: Final[Mapping[Reason, ReasonText]] = {
     ),
     Reason.CREDENTIALS_REFUSED: ReasonText(
         "The store refuses the credentials.",
-        "Correct the Secret named by credentialsSecret, or the bucket's policy; pods made after "
-        "that use it.",
+        "Correct the Secret named by credentialsSecret, or the bucket's policy; running pods take "
+        "it up within about two minutes.",
     ),
     Reason.CREDENTIALS_MISSING: ReasonText(
         "The sidecar has no credentials for the store.",
