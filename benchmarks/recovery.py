@@ -1,21 +1,30 @@
 """How long from a fault to the next step: this operator and the built-in indexed Job, side by side.
 
 One cluster, one trainer program, one clock: the trainer prints `STEP n time` with the machine's
-time, and every node of a devcluster shares that clock. Prints JSON with the medians and the ratio
-of each pair; asserts no absolute time, for machines differ.
+time, and every node of a devcluster shares that clock. Prints JSON with the medians, the ratio of
+each pair and the machine's load; asserts no absolute time, for machines differ.
 
-    python benchmarks/recovery.py --runs 10 [--faults crash,delete,node] [--cluster rtj-bench]
+    python benchmarks/recovery.py --runs 10 [--faults crash,delete,evict,node] [--cluster rtj-bench]
 
-`decision` is the recordedAt of the attempt in status, `process` the trainer's start as its
-supervisor saw it, `step` the first step of the rank that was last to print one. The indexed Job
-runs the same script with a small wrapper that loads its own newest checkpoint, as a user
-without this operator would; it restarts only the pod that failed.
+| fault | what happens to rank 1 |
+|---|---|
+| crash | SIGKILL of the trainer process |
+| deaf | the same, where every rank ignores SIGTERM |
+| delete, evict | its pod, by the API; time counts from just before the call |
+| node | power cut of its node; the ranks step in lockstep, as with a collective |
+
+`decision` is the recordedAt of the attempt in status, `process` the last trainer's start as its
+supervisor saw it, `step` the first step of the rank that was last to print one, `overlap` how long
+any rank of the old attempt stepped on after one of the new had begun (seen where logs remain). The
+indexed Job runs the same script with a small wrapper that loads its own newest checkpoint, as a
+user without this operator would; it restarts only the pod that failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -27,8 +36,10 @@ from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.rtj import Job
 from kit.stack import Stack, stack
+from kubernetes import client, config
 from rtj_api.status import parse_time
 
+FAULTS = ("crash", "deaf", "delete", "evict", "node")
 CRASH = "import json,os;os.kill(json.load(open('/rtj/run/supervisor.json'))['trainer']['pid'],9)"
 OWN_NEWEST = """
 import glob, os, subprocess, sys
@@ -63,60 +74,86 @@ def first_step_after(look: Callable[[], str], *, when: float, within: float) -> 
     return wait_for(once, within=within, what="a new step", every=0.25)
 
 
-def our_job(space: Kube, made: Stack, *, name: str) -> Job:
+def our_job(space: Kube, made: Stack, *, name: str, extra: tuple[str, ...] = ()) -> Job:
     store = manifests.store(endpoint=made.s3.endpoint, prefix=space.namespace)
-    space.apply(manifests.counter(name, store=store, save_every=5, step_seconds=0.2))
-    job = Job(kube=space, name=name)
-    job.wait_durable(10, within=180)
+    job = manifests.counter(name, store=store, save_every=5, step_seconds=0.2, extra=extra)
+    space.apply(job)
+    ours = Job(kube=space, name=name)
+    ours.wait_durable(10, within=180)
     wait_for(
-        lambda: set(job.report(0)["pinned"]) & set(job.report(1)["pinned"]),
+        lambda: set(ours.report(0)["pinned"]) & set(ours.report(1)["pinned"]),
         within=60,
         what="a save on both ranks",
     )
-    return job
+    return ours
+
+
+def remove(space: Kube, pod: str, *, evict: bool) -> float:
+    """Delete or evict a pod through the API; the moment before the call."""
+    api = client.CoreV1Api(config.new_client_from_config(space.kubeconfig))
+    where = {"name": pod, "namespace": space.namespace}
+    body = client.V1Eviction(metadata=client.V1ObjectMeta(**where))
+    began = time.time()
+    if evict:
+        api.create_namespaced_pod_eviction(**where, body=body)
+    else:
+        api.delete_namespaced_pod(**where)
+    return began
+
+
+def begin(made: Stack, space: Kube, job: Job, *, fault: str) -> float:
+    """Do it to rank 1; Unix seconds of the moment before."""
+    if fault in ("crash", "deaf"):
+        script = f"import time;print(time.time());{CRASH}"
+        return float(space.exec(job.pod_name(1), "python3", "-c", script))
+    if fault == "node":
+        lost = job.node(1)
+        began = time.time()
+        made.cluster.node_kill(lost)
+        return began
+    return remove(space, job.pod_name(1), evict=fault == "evict")
 
 
 def ours(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
     """Seconds from the fault to each mark, of one fresh job."""
-    job = our_job(space, made, name=f"j{uuid.uuid4().hex[:6]}")
-    attempt = job.status()["attempt"]
-    lost = job.node(1)
-    if fault == "crash":
-        began = float(
-            space.exec(job.pod_name(1), "python3", "-c", f"import time;print(time.time());{CRASH}")
-        )
-    elif fault == "delete":
-        began = time.time()
-        space.run("delete", "pod", job.pod_name(1), "--wait=false")
-    else:
-        began = time.time()
-        made.cluster.node_kill(lost)
+    extra = {"deaf": ("--deaf",), "node": ("--lockstep",)}.get(fault, ())
+    job = our_job(space, made, name=f"j{uuid.uuid4().hex[:6]}", extra=extra)
+    attempt, lost = job.status()["attempt"], job.node(1)
+    began = begin(made, space, job, fault=fault)
+    try:
+        marks = observe(job, began=began, attempt=attempt)
+    finally:
+        job.delete()
+        if fault == "node":
+            made.cluster.node_heal(lost)
+    wait_for(lambda: not job.pods(), within=120, what="pods gone")
+    print(f"{fault}: {marks}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    return marks
+
+
+def observe(job: Job, *, began: float, attempt: int) -> dict[str, float]:
+    """The marks, once all ranks of a later attempt train."""
     job.wait_training(attempt + 1, within=240)
     status = job.wait_status(
         "recorded", lambda s: s["attempt"] > attempt and s["current"].get("trainingAt"), within=60
     )
-    marks = {"decision": parse_time(status["current"]["recordedAt"]) - began}
-    reports = [job.report(rank) for rank in (0, 1)]
-    marks["process"] = max(report["trainer"]["startedAt"] for report in reports) - began
-    newest = [report["trainer"]["startedAt"] for report in reports]
-    marks["step"] = (
-        max(
-            first_step_after(lambda r=rank: job.log(r), when=newest[rank], within=60)
-            for rank in (0, 1)
-        )
-        - began
-    )
-    job.delete()
-    if fault == "node":
-        made.cluster.node_heal(lost)
-    wait_for(lambda: not job.pods(), within=120, what="pods gone")
-    return marks
+    starts = [job.report(rank)["trainer"]["startedAt"] for rank in (0, 1)]
+    firsts = [
+        first_step_after(lambda r=rank: job.log(r), when=starts[rank], within=60) for rank in (0, 1)
+    ]
+    old = [step.at for rank in (0, 1) for step in steps(job.log(rank)) if step.at < starts[rank]]
+    return {
+        "decision": round(parse_time(status["current"]["recordedAt"]) - began, 3),
+        "process": round(max(starts) - began, 3),
+        "step": round(max(firsts) - began, 3),
+        "overlap": round(max(0.0, max(old, default=0.0) - min(starts)), 3),
+    }
 
 
-def indexed_job(name: str) -> dict:
+def indexed_job(name: str, *, extra: tuple[str, ...] = ()) -> dict:
     """The built-in alternative: same image, script and grace; restartPolicy OnFailure."""
     command = ["python3", "-c", OWN_NEWEST, manifests.COUNTER, "--out", "/checkpoints"]
-    command += ["--save-every", "5", "--step-seconds", "0.2", "--save-ranks", "all"]
+    command += ["--save-every", "5", "--step-seconds", "0.2", "--save-ranks", "all", *extra]
     template = manifests.job("x", store={"url": "s3://x/y"}, command=command)["spec"]["template"]
     pod = template["spec"]
     pod["restartPolicy"] = "OnFailure"
@@ -151,7 +188,7 @@ def indexed_job(name: str) -> dict:
 def builtin(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
     """The same fault on the indexed Job; the seconds until the lost rank steps again."""
     name = f"b{uuid.uuid4().hex[:6]}"
-    space.apply(indexed_job(name))
+    space.apply(indexed_job(name, extra=("--deaf",) if fault == "deaf" else ()))
 
     def pod() -> dict:
         found = space.list(
@@ -164,12 +201,11 @@ def builtin(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
 
     wait_for(lambda: len(steps(log())) >= 12, within=120, what="the indexed Job's steps")
     who = pod()["metadata"]["name"]
-    if fault == "crash":
+    if fault in ("crash", "deaf"):
         script = "import os,time;print(time.time());os.kill(int(open('/tmp/pid').read()),9)"
         began = float(space.exec(who, "python3", "-c", script))
     else:
-        began = time.time()
-        space.run("delete", "pod", who, "--wait=false")
+        began = remove(space, who, evict=fault == "evict")
         wait_for(lambda: pod()["metadata"]["name"] != who, within=60, what="a new pod")
     step = first_step_after(log, when=began + 0.3, within=120) - began
     space.run("delete", "job", name, "--wait=true")
@@ -192,25 +228,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--node-runs", type=int, default=3, help="node losses take longer")
-    parser.add_argument("--faults", default="crash,delete,node")
+    parser.add_argument("--builtin-runs", type=int, help="of the indexed Job; default: as many")
+    parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--cluster", default="rtj-bench")
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
+    faults = options.faults.split(",")
+    if unknown := set(faults) - set(FAULTS):
+        parser.error(f"--faults: {', '.join(sorted(unknown))}: none of {', '.join(FAULTS)}")
     result: dict[str, dict] = {}
     with stack(name=options.cluster, keep=options.keep) as made:
         space = made.namespace(f"bench-{uuid.uuid4().hex[:5]}")
-        for fault in options.faults.split(","):
+        for fault in faults:
             runs = options.node_runs if fault == "node" else options.runs
+            before = os.getloadavg()[0]
             mine = [ours(made, space, fault=fault) for _ in range(runs)]
             result[fault] = {"runs": runs, "ours": medians(mine)}
             if fault != "node":  # the indexed Job waits more than 350 s for a lost node
-                theirs = [builtin(made, space, fault=fault) for _ in range(runs)]
-                result[fault]["indexedJob"] = medians(theirs)
+                several = options.builtin_runs or runs
+                theirs = [builtin(made, space, fault=fault) for _ in range(several)]
+                result[fault]["indexedJob"] = {"runs": several, **medians(theirs)}
                 result[fault]["indexedJobOverOurs"] = round(
                     result[fault]["indexedJob"]["step"]["median"]
                     / result[fault]["ours"]["step"]["median"],
                     2,
                 )
+            result[fault]["load"] = [round(before, 1), round(os.getloadavg()[0], 1)]
             print(json.dumps({fault: result[fault]}), file=sys.stderr, flush=True)
         made.kube.drop_namespace(space.namespace)
     print(json.dumps(result, indent=2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 from aiohttp import ClientSession, web
-from prometheus_client import CollectorRegistry
 from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.wire import (
@@ -39,7 +39,6 @@ from rtj_sidecar.holding import Holding
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
-from rtj_sidecar.metrics import SidecarCollector
 from rtj_sidecar.mirroring import Mirroring
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
@@ -181,17 +180,21 @@ class Agent:
             union_gate=partial(union_gate, procs=_procs(config)),
         )
 
-    async def _serve(self, station: Station) -> None:
-        registry = CollectorRegistry()
-        registry.register(
-            SidecarCollector(
-                namespace=self._site.config.namespace,
-                job=self._site.config.job,
-                report=lambda: station.reporter.current,
-                traffic=lambda: station.traffic,
-            )
+    def _metrics(self, accept: str) -> tuple[bytes, str]:
+        # Imported late: a new pod's gang waits for its first report, and nobody for this.
+        from rtj_sidecar.metrics import SidecarCollector, rendered
+
+        station = self.station
+        collector = SidecarCollector(
+            namespace=self._site.config.namespace,
+            job=self._site.config.job,
+            report=lambda: station.reporter.current,
+            traffic=lambda: station.traffic,
         )
-        app = make_app(reporter=station.reporter, peers=self, registry=registry)
+        return rendered(collector, accept=accept)
+
+    async def _serve(self, station: Station) -> None:
+        app = make_app(reporter=station.reporter, peers=self, metrics=self._metrics)
 
         @web.middleware
         async def contact(request: web.Request, handler):  # type: ignore[no-untyped-def]
@@ -309,8 +312,8 @@ class Agent:
             highest=at.directive,
         )
         if refused is not None:
-            if at.directive is None or directive.bare() != at.directive.bare():
-                log.info("directive not accepted: %s", refused.why)
+            level = logging.DEBUG if refused.is_old else logging.INFO
+            log.log(level, "directive not accepted: %s", refused.why)
             return
         if directive.sent_at is not None:
             log.info("directive heard %.3f s after it was sent", time.time() - directive.sent_at)

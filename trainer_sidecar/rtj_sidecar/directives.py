@@ -19,6 +19,7 @@ from rtj_api.wire import Directive
 @dataclass(frozen=True, slots=True)
 class Refused:
     why: str
+    is_old: bool = False  # seen before, or overtaken: the annotation comes after what was pushed
 
 
 def accept(
@@ -34,7 +35,8 @@ def accept(
     # The same directive with the permission to claim is the answer to a question of ours.
     new, old = ((d.attempt, d.seq, d.may_claim) for d in (directive, highest))
     if new <= old:
-        return Refused(f"attempt {directive.attempt} seq {directive.seq} was seen before")
+        why = f"attempt {directive.attempt} seq {directive.seq} was seen before"
+        return Refused(why, is_old=True)
     return None
 
 

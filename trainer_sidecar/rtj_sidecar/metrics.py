@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from rtj_api.wire import Report, SidecarPhase, TrainerState
 
+from rtj_sidecar.traffic import Traffic
+
 PREFIX = "resumable_training_sidecar_"
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Bytes moved since this process began."""
-
-    uploaded: int = 0
-    from_store: int = 0
-    from_peers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +95,11 @@ class SidecarCollector(Collector):
         for reason in sorted({problem.reason for problem in [*present, *report.degraded]}):
             problems.add_metric([*labels, reason], 1)
         yield problems
+
+
+def rendered(collector: Collector, *, accept: str) -> tuple[bytes, str]:
+    """The page and its content type, for the Accept header of whoever asks."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type

@@ -7,14 +7,12 @@ list, never joined from a request. Must never answer with a secret or block the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 from pydantic import ValidationError
 from rtj_api import contract
 
@@ -64,7 +62,11 @@ def _since(request: web.Request) -> int | None:
         raise web.HTTPBadRequest(text="since: a whole number") from None
 
 
-def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -> web.Application:
+Metrics = Callable[[str], tuple[bytes, str]]
+"""Accept header -> page and content type."""
+
+
+def make_app(*, reporter: Reporter, peers: Peers, metrics: Metrics) -> web.Application:
     async def status(request: web.Request) -> web.Response:
         report = await reporter.after(
             _since(request), wait=_seconds(request), quiet=_seconds(request, "quiet")
@@ -81,9 +83,9 @@ def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -
             raise web.HTTPBadRequest(text=str(error)) from None
         return web.Response(status=204)
 
-    async def metrics(request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    async def metrics_page(request: web.Request) -> web.Response:
+        page, content_type = metrics(request.headers.get("Accept", ""))
+        return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def health(_: web.Request) -> web.Response:
         if not peers.is_well():
@@ -127,7 +129,7 @@ def make_app(*, reporter: Reporter, peers: Peers, registry: CollectorRegistry) -
         [
             web.get(contract.PATH_STATUS, status),
             web.post(contract.PATH_DIRECTIVE, directive),
-            web.get(contract.PATH_METRICS, metrics),
+            web.get(contract.PATH_METRICS, metrics_page),
             web.get(contract.PATH_HEALTH, health),
             web.get(contract.PATH_SHIPS, ships),
             web.post(contract.PATH_SEEN, seen),

@@ -33,9 +33,9 @@ from rtj_api.wire import (
 from rtj_sidecar.config import Site
 from rtj_sidecar.directory import Directory
 from rtj_sidecar.journal import Journal
-from rtj_sidecar.metrics import Traffic
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
+from rtj_sidecar.traffic import Traffic
 from rtj_sidecar.trainer.progress import Follower, Progress
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 

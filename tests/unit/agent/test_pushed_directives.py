@@ -1,4 +1,4 @@
-"""Directives that come by HTTP: believed when the annotation's key has signed them, and not else."""
+"""Directives that come by HTTP: believed when the annotation's key has signed them, else not."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
-from prometheus_client import CollectorRegistry
 from rtj_api.reasons import Reason
 from rtj_api.wire import CheckpointView, ProgressView, Report, SidecarPhase, Verdict
 from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
-from rtj_sidecar.metrics import SidecarCollector, Traffic
+from rtj_sidecar.metrics import SidecarCollector, rendered
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.records import SaveFacts
 from rtj_sidecar.server import PinnedFile, make_app
+from rtj_sidecar.traffic import Traffic
 
 
 @dataclass
@@ -70,11 +70,13 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         }
     )
     reporter = Reporter(job_uid="j", pod_uid="p", rank=1)
-    registry = CollectorRegistry()
-    registry.register(
-        SidecarCollector("ns", "job", lambda: reporter.current, lambda: Traffic(uploaded=7))
+    collector = SidecarCollector("ns", "job", lambda: reporter.current, lambda: Traffic(uploaded=7))
+    app = make_app(
+        reporter=reporter,
+        peers=peers,
+        metrics=lambda accept: rendered(collector, accept=accept),
     )
-    server = TestServer(make_app(reporter=reporter, peers=peers, registry=registry))
+    server = TestServer(app)
     await server.start_server()
     async with ClientSession(server.make_url("/")) as http:
         yield Site(reporter, peers, http)

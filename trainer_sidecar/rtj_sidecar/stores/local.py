@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from awscrt import checksums
-
 from rtj_sidecar.stores.base import SourceChanged, check_cancel
 
 BLOCK = 1 << 20
@@ -127,6 +125,9 @@ class HashBeside:
 
 
 def crc64(data: bytes | memoryview, previous: int = 0) -> int:
+    # Imported late: it takes a tenth of a second, and a gang waits for a new pod's first report.
+    from awscrt import checksums
+
     return int(checksums.crc64nvme(data, previous))
 
 

@@ -1,0 +1,14 @@
+"""What a sidecar has moved. A plain number's page, so that it costs nothing to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes moved since this process began."""
+
+    uploaded: int = 0
+    from_store: int = 0
+    from_peers: int = 0
