@@ -170,16 +170,21 @@ class Attempts:
                 break
             await asyncio.sleep(0.02)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(holding.work(final=True), LIST_SECONDS)
+            # Names only: what has its parts is rolled forward under the new fence, at once.
+            await asyncio.wait_for(holding.work(final=True, may_commit=False), LIST_SECONDS)
         await self._shipping.match_own()
 
     async def _until_listed(self, claiming: asyncio.Task[None]) -> None:
-        """At most 15 s: then the choice goes on without the store, which is asked on."""
+        """At most 15 s: then the choice goes on without the store, which is asked on; or, where
+        it answered and a large save is still being proved, with what it listed: restore waits."""
         done, _ = await asyncio.wait({claiming}, timeout=LIST_SECONDS)
         if done:
             claiming.result()
-        else:
-            self._at.reporter.set(listed=False)
+            return
+        has_answered = self._storing is not None and self._storing.listed.is_set()
+        if has_answered:
+            self._at.tell_candidates()
+        self._at.reporter.set(listed=has_answered)
 
     async def _adopt_directory(self, directive: Directive) -> None:
         """A run without any save takes what lies in its directory as its beginning."""
@@ -207,6 +212,10 @@ class Attempts:
 
     async def _restore_only(self, directive: Directive) -> None:
         at = self._at
+        if self._storing is not None and not self._storing.vetted.is_set():
+            # What is being fetched there is most likely what this restore needs.
+            at.set_phase(SidecarPhase.RESTORING)
+            await self._storing.vetted.wait()
         if self._storing is not None and not self._storing.listed.is_set():
             self.cancel_background()  # The choice was made without the store: see claim_late.
         if at.journal.entry.restored_attempt < directive.attempt:

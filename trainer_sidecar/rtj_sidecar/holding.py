@@ -170,13 +170,15 @@ class Holding:
 
     # --- naming and committing ---
 
-    async def work(self, *, final: bool = False, may_name: bool = True) -> None:
+    async def work(
+        self, *, final: bool = False, may_name: bool = True, may_commit: bool = True
+    ) -> None:
         """One round: name what is ready, try to commit what is open."""
         async with self._busy:
             self._wake_at = None
             while may_name and await self._name_next(final=final or self.all_final()):
                 pass
-            for name in list(self._open):
+            for name in list(self._open) if may_commit else ():
                 if name in self._open:
                     await self._commit(self._open[name].record)
 
