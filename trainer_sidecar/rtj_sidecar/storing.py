@@ -34,9 +34,12 @@ class Storing:
         self._looking = looking
         self._holding = holding
         self.listed = asyncio.Event()
+        self.vetted = asyncio.Event()  # nothing is being fetched to prove a save
+        self.vetted.set()
 
     async def claim_and_list(self, directive: Directive) -> None:
-        """Goes on until the store has answered; `listed` is set then. Cancelled by what follows."""
+        """Goes on until the store has answered; `listed` is set as soon as it has, before a save
+        that nobody has pinned is fetched to be proved. Cancelled by what follows."""
         at, back_off = self._at, MIN_BACK_OFF
         self.listed.clear()
         if at.run is None:
@@ -53,6 +56,7 @@ class Storing:
                 log.warning("store: %s: %s", problem.reason, problem.message)
                 at.reporter.degrade(KEY, problem.reason, problem.message)
                 at.reporter.set(listed=False)
+                self.listed.clear()
                 await asyncio.sleep(back_off)
                 back_off = min(MAX_BACK_OFF, 2 * back_off)
 
@@ -100,26 +104,27 @@ class Storing:
         )
         at.may_publish = True
         self.take_in(history, candidates)
-        vetted = await asyncio.to_thread(
-            run.vet,
-            candidates,
-            pinned=set(at.reporter.current.pinned) | self._holding.pinned_by_others(),
-            incoming=at.site.path / HIDDEN_DIR / "incoming",
-            fence=fence,
-            progress=at.fetched,
-            cancel=at.closing,
-        )
+        at.reporter.set(fence=fence, fence_owner=None, run_complete=complete)
+        self.vetted.clear()
+        self.listed.set()
+        try:
+            vetted = await asyncio.to_thread(
+                run.vet,
+                candidates,
+                pinned=set(at.reporter.current.pinned) | self._holding.pinned_by_others(),
+                incoming=at.site.path / HIDDEN_DIR / "incoming",
+                fence=fence,
+                progress=at.fetched,
+                cancel=at.closing,
+            )
+        finally:
+            self.vetted.set()
         if any(found.invalid is not None for found in vetted):
             history = await asyncio.to_thread(run.history)  # with the marks just made
             self._tell_invalid(vetted, run=run, history=history)
         at.candidates = list(vetted)
         at.tell_candidates()
-        at.reporter.set(
-            fence=fence,
-            fence_owner=None,
-            listed=True,
-            run_complete=complete,
-        )
+        at.reporter.set(listed=True)
         self._looking.tell()
         return True
 
