@@ -9,22 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.rules import resume as rules_resume
 from rtj_api.status import (
     ConditionType,
     Culprit,
     CurrentAttempt,
     Hold,
     RestartKind,
-    ResumeDecision,
     Status,
 )
-from rtj_api.wire import SidecarPhase
 
 from rtj_operator.core import budget, ledger
+from rtj_operator.core.conditions import with_condition
+from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.judges import Fault
-from rtj_operator.core.status import with_condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,143 +192,6 @@ def _charge(gang: Gang, cause: Cause) -> str:
     ):
         return Charge.INFRASTRUCTURE
     return current.charge
-
-
-def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
-    """`rules.resume.choose` on what the gang reports now."""
-    report = gang.rank_zero.report
-    status = gang.status
-    return rules_resume.choose(
-        rules_resume.Facts(
-            run=gang.spec.run_id,
-            world_size=len(gang.members),
-            candidates=report.candidates if report is not None else (),
-            listed=bool(report is not None and report.listed),
-            pinned=gang.pinned,
-            urls=gang.urls,
-            last_durable_step=status.checkpoint.last_durable_step,
-            last_durable_name=status.checkpoint.last_durable_name,
-            ever_durable=status.ever_durable,
-            allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
-        )
-    )
-
-
-def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast: bool) -> Status:
-    """The point of no return of status.attempt: the save it starts from, and all counters."""
-    now, resume, current = gang.now, chosen.resume, status.current
-    if current is None:
-        raise ValueError("no attempt to start")
-    charge = Charge(current.charge)
-    reached = status.progress.step
-    automatic = charge in (Charge.USER, Charge.INFRASTRUCTURE, Charge.CHECKPOINT)
-    budgets = budget.next_budgets_at_start(status.budgets, charge=charge, spec=gang.spec)
-    if charge == Charge.USER:
-        failures = status.budgets.in_place_failures
-        if current.kind == RestartKind.IN_PLACE:
-            failures += 1
-        elif current.kind == RestartKind.RECREATE:
-            failures = 0
-        budgets = budgets.model_copy(update={"in_place_failures": failures})
-    decision = ResumeDecision(
-        attempt=status.attempt,
-        scratch=resume.scratch,
-        run=resume.run,
-        name=resume.name,
-        step=resume.step,
-        durable=resume.durable,
-        peers=resume.peers,
-        fast=fast,
-        at=now,
-        reason=chosen.why,
-    )
-    checkpoint = status.checkpoint
-    goes_back = resume.scratch or (
-        resume.durable
-        and resume.step is not None
-        and checkpoint.last_durable_step is not None
-        and resume.step < checkpoint.last_durable_step
-    )
-    if goes_back:
-        # The recorded, explained decision by which lastDurableStep may fall.
-        checkpoint = checkpoint.model_copy(
-            update={"last_durable_step": resume.step, "last_durable_name": resume.name}
-        )
-    if resume.scratch:
-        checkpoint = checkpoint.model_copy(update={"last_durable_time": None})
-        budgets = budgets.model_copy(update={"progress_step": None})
-    stages = {"prepared_at": now, "restored_at": now if fast else None}
-    report = gang.rank_zero.report
-    written = next(
-        (c.written_at for c in (report.candidates if report else []) if c.name == resume.name), None
-    )
-    started = status.model_copy(
-        update={
-            "starts": status.starts + 1,
-            "restarts": status.restarts + (1 if automatic else 0),
-            "failures": status.failures + (1 if charge == Charge.USER else 0),
-            "last_start_time": now,
-            "resume": decision,
-            "budgets": budgets,
-            "checkpoint": checkpoint,
-            "allow_scratch": False,
-            "held_since": None,
-            "current": CurrentAttempt.model_validate({**current.model_dump(), **stages}),
-        }
-    )
-    return ledger.with_loss(
-        ledger.with_record(started),
-        written_at=written,
-        reached=reached if automatic else None,
-    )
-
-
-def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
-    """None when nobody has a byte to move or a thing to wait for; else what stands against it."""
-    current = status.current
-    if current is None or current.kind != RestartKind.IN_PLACE:
-        return "pods are made anew"
-    if current.not_before is not None:
-        return "back-off"
-    if current.charge == Charge.INTENT:
-        return "asked for: the older trainer is given its grace"
-    if gang.spec.shared_directory:
-        return "several pods write one directory"
-    if not isinstance(chosen, rules_resume.Chosen) or chosen.resume.scratch:
-        return "no save is at hand"
-    zero = gang.rank_zero.report
-    if zero is None or zero.fence is None:
-        return "rank 0's sidecar holds no fence"
-    for member in gang.members:
-        why = _why_member_not_fast(gang, member)
-        if why is not None:
-            return f"rank {member.rank}: {why}"
-    pinned = gang.pinned
-    missing = [r for r in range(len(gang.members)) if chosen.resume.name not in pinned.get(r, ())]
-    if missing:
-        return f"rank {missing[0]} does not have {chosen.resume.name} pinned"
-    return None
-
-
-def _why_member_not_fast(gang: Gang, member: Member) -> str | None:
-    pod, view, report = member.pod, member.view, member.report
-    if pod is None or pod.phase != "Running" or pod.deleting_since is not None:
-        return "its pod does not run"
-    if pod.trainer is None or not pod.trainer.running:
-        return "its container does not run"
-    if view is None or report is None or report.attempt != gang.attempt:
-        return "no report of the attempt"
-    fresh = view.connected or (
-        view.last_contact is not None
-        and gang.now - view.last_contact < gang.policy.report_fresh_seconds
-    )
-    if not fresh:
-        return "its report is old"
-    if report.terminating or not report.supervisor_seen:
-        return "its supervisor is not there"
-    if report.phase in (SidecarPhase.FAILED, SidecarPhase.IDLE):
-        return f"its sidecar is {report.phase}"
-    return None
 
 
 def next_hold(

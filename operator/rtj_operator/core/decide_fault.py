@@ -6,12 +6,12 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import RestartKind
 
-from rtj_operator.core import attempts, budget, failures, holds, stages
+from rtj_operator.core import attempts, budget, failures, holds, stages, starts
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import notes_of, record
+from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang
-from rtj_operator.core.judges import Fault
 from rtj_operator.core.plan import Note, Plan
+from rtj_operator.core.recording import notes_of, record
 
 
 def _all_faults(gang: Gang) -> tuple[Fault, ...]:
@@ -130,10 +130,10 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
             rule="fault",
             why=f"{first.message}; its sidecar looks for what the trainer saved last",
         )
-    chosen = attempts.choose_for(gang) if gang.status.is_started else None
-    slow = attempts.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
+    chosen = starts.choose_for(gang) if gang.status.is_started else None
+    slow = starts.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
     if slow is None and isinstance(chosen, Chosen):
-        status = attempts.next_start(gang, status, chosen, fast=True)
+        status = starts.next_start(gang, status, chosen, fast=True)
     current = status.current
     kind = current.kind if current is not None else RestartKind.RECREATE
     victims = [f.rank for f in faults if f.rank != first.rank]

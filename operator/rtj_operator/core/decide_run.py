@@ -7,13 +7,13 @@ from rtj_api.rules.resume import NoChoice
 from rtj_api.status import PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
-from rtj_operator.core import attempts, failures, holds, remedies, stages
+from rtj_operator.core import attempts, failures, holds, remedies, stages, starts
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.decide_life import moment_of, notes_of, record, verdict_notes
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
+from rtj_operator.core.recording import moment_of, notes_of, record, verdict_notes
 
 
 def success(gang: Gang) -> Plan | None:
@@ -137,10 +137,10 @@ def choose(gang: Gang) -> Plan | None:
     refusal = holds.refusal_of(gang, zero)
     if refusal is not None:
         return _hold(gang, NoChoice(*refusal), zero)
-    chosen = attempts.choose_for(gang)
+    chosen = starts.choose_for(gang)
     if isinstance(chosen, NoChoice):
         return _hold(gang, chosen, zero)
-    started = attempts.next_start(gang, status, chosen, fast=False)
+    started = starts.next_start(gang, status, chosen, fast=False)
     return record(
         gang,
         started,

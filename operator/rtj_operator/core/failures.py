@@ -10,8 +10,9 @@ from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.wire import TrainerState
 
+from rtj_operator.core.faults import BY_TRAINER, Fault, fault_at
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.judges import BY_TRAINER, JUDGES, Fault, fault_at
+from rtj_operator.core.judges import JUDGES
 from rtj_operator.core.observed import PodView
 
 

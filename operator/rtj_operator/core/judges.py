@@ -7,19 +7,22 @@ failed: no judge convicts on the absence of news alone. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits
 from rtj_api.wire import SidecarPhase
 
+from rtj_operator.core.faults import (
+    BY_NODE,
+    BY_POD,
+    BY_SIDECAR,
+    BY_TRAINER,
+    CHARGES,
+    Fault,
+    fault_at,
+)
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
-
-# Evidence order: smaller is more decisive where two faults bear the same time.
-_POD, _NODE, _SIDECAR, BY_TRAINER = range(4)
 
 _DISRUPTIONS: dict[str, Reason] = {
     "PreemptionByScheduler": Reason.POD_PREEMPTED,
@@ -39,73 +42,6 @@ _POD_REASONS: dict[str, Reason] = {
 }
 # The kubelet names the pod's own use of its disk: no act of the infrastructure.
 _OWN_USE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
-
-CHARGES: dict[Reason, Charge] = {
-    Reason.POD_DELETED: Charge.INFRASTRUCTURE,
-    Reason.POD_EVICTED: Charge.INFRASTRUCTURE,
-    Reason.POD_PREEMPTED: Charge.INFRASTRUCTURE,
-    Reason.POD_FAILED: Charge.INFRASTRUCTURE,
-    Reason.NODE_LOST: Charge.INFRASTRUCTURE,
-    Reason.NODE_NOT_READY: Charge.INFRASTRUCTURE,
-    Reason.SIDECAR_LOST: Charge.INFRASTRUCTURE,
-    Reason.DIRECTIVE_NOT_SEEN: Charge.INFRASTRUCTURE,
-    Reason.CANNOT_STOP: Charge.INFRASTRUCTURE,
-    Reason.FENCE_TAKEN: Charge.INFRASTRUCTURE,
-    Reason.PREPARE_FAILED: Charge.CHECKPOINT,
-    Reason.RESTORE_FAILED: Charge.CHECKPOINT,
-    Reason.CHECKPOINT_IGNORED: Charge.USER,
-    Reason.EARLY_EXIT: Charge.USER,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One thing that went wrong at one rank. `at`: when, by the best clock known.
-
-    `is_pod_lost`: the pod must be made anew; else the fault can be healed in place.
-    """
-
-    rank: int
-    reason: Reason
-    charge: Charge
-    at: float
-    order: int
-    is_pod_lost: bool
-    message: str
-    pod: str | None = None
-    node: str | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    evidence: dict[str, Any] = field(default_factory=dict, hash=False)
-
-
-def fault_at(
-    member: Member,
-    *,
-    reason: Reason,
-    at: float,
-    order: int,
-    is_pod_lost: bool,
-    message: str,
-    charge: Charge | None = None,
-    exit_code: int | None = None,
-    signal: int | None = None,
-    evidence: dict[str, Any] | None = None,
-) -> Fault:
-    return Fault(
-        rank=member.rank,
-        reason=reason,
-        charge=charge if charge is not None else CHARGES.get(reason, Charge.USER),
-        at=at,
-        order=order,
-        is_pod_lost=is_pod_lost,
-        message=f"rank {member.rank}: {message}",
-        pod=member.name,
-        node=member.pod.node if member.pod else None,
-        exit_code=exit_code,
-        signal=signal,
-        evidence=evidence or {},
-    )
 
 
 def _pod_end_reason(pod: PodView) -> tuple[Reason, str] | None:
@@ -128,7 +64,7 @@ def judge_missing(gang: Gang, member: Member) -> Fault | None:
         member,
         reason=Reason.POD_DELETED,
         at=gang.now,
-        order=_POD,
+        order=BY_POD,
         is_pod_lost=True,
         message=f"pod {member.name} vanished",
         evidence={"pod": member.name, "exists": False},
@@ -154,7 +90,7 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
             member,
             reason=reason,
             at=pod.deleting_since,
-            order=_POD,
+            order=BY_POD,
             is_pod_lost=True,
             message=f"pod {pod.name} is ending: {text}",
             evidence=evidence,
@@ -182,7 +118,7 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
         member,
         reason=reason,
         at=at,
-        order=_POD,
+        order=BY_POD,
         is_pod_lost=True,
         message=f"pod {pod.name} is {pod.phase}: {text}",
         charge=charge,
@@ -202,7 +138,7 @@ def judge_pods_node(gang: Gang, member: Member) -> Fault | None:
         member,
         reason=verdict.reason,
         at=verdict.at,
-        order=_NODE,
+        order=BY_NODE,
         is_pod_lost=True,
         message=verdict.message,
         evidence=verdict.evidence,
@@ -220,7 +156,7 @@ def judge_terminating(gang: Gang, member: Member) -> Fault | None:
         member,
         reason=Reason.POD_DELETED,
         at=ended if ended is not None else gang.now,
-        order=_POD,
+        order=BY_POD,
         is_pod_lost=True,
         message=f"pod {member.name} is being ended: its trainer's container was sent SIGTERM",
         evidence={"pod": member.name, "terminating": True},
@@ -241,7 +177,7 @@ def judge_sidecar(gang: Gang, member: Member) -> Fault | None:
         member,
         reason=Reason.SIDECAR_LOST,
         at=end.finished_at,
-        order=_SIDECAR,
+        order=BY_SIDECAR,
         is_pod_lost=True,
         message=f"the sidecar of pod {pod.name} is down and not restarted for "
         f"{gang.policy.sidecar_down_seconds:.0f} s, exit code {end.exit_code}: see its log",
@@ -358,7 +294,7 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
         member,
         reason=reason,
         at=problem.since if problem is not None else gang.now,
-        order=_SIDECAR,
+        order=BY_SIDECAR,
         is_pod_lost=reason == Reason.POD_DELETED,
         message=f"the sidecar gave attempt {gang.attempt} up: {text}",
         charge=CHARGES.get(reason, Charge.CHECKPOINT),

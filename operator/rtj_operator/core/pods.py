@@ -18,6 +18,7 @@ from typing import Any
 from rtj_api import contract, wire
 from rtj_api.v1alpha1 import JobSpec
 
+from rtj_operator.core import mounts
 from rtj_operator.core import template as tpl
 from rtj_operator.core.probes import quiet_probes
 from rtj_operator.core.sidecar import desired_sidecar
@@ -69,7 +70,7 @@ def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
 
 def is_shared_directory(spec: JobSpec) -> bool:
     """Whether several pods of this job write one checkpoint directory. Raises SpecRefused."""
-    mount = tpl.checkpoint_mount(tpl.pod_spec(spec.template), path=spec.checkpoint.path)
+    mount = mounts.checkpoint_mount(tpl.pod_spec(spec.template), path=spec.checkpoint.path)
     return mount is not None and mount.shared
 
 
@@ -134,7 +135,7 @@ class _Parts:
 
     pod: Mapping[str, Any]
     trainer: int  # index of the container
-    checkpoint: tpl.CheckpointMount | None
+    checkpoint: mounts.CheckpointMount | None
     store_mount: Manifest | None  # of a file:// store
     procs: int
 
@@ -144,12 +145,12 @@ def _parts(spec: JobSpec, *, owner: Owner, made_in: int) -> _Parts:
     pod = tpl.pod_spec(spec.template)
     tpl.check_template(pod)
     index = tpl.trainer_index(pod)
-    checkpoint = tpl.checkpoint_mount(pod, path=spec.checkpoint.path)
+    checkpoint = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
     return _Parts(
         pod=pod,
         trainer=index,
         checkpoint=checkpoint,
-        store_mount=tpl.store_mount(pod, url=spec.checkpoint.store.url),
+        store_mount=mounts.store_mount(pod, url=spec.checkpoint.store.url),
         procs=spec.procs_per_replica or tpl.gpu_limit(pod["containers"][index]),
     )
 

@@ -10,8 +10,8 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
 from rtj_operator.core.directives import desired_directive, has_accepted
+from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.judges import Fault
 from rtj_operator.core.nodes import is_heard
 
 
@@ -56,8 +56,10 @@ def overdue_of(gang: Gang, member: Member) -> Fault | None:
     report = member.report
     if not is_heard(gang, pod):
         view = member.view
-        last = view.last_contact if view is not None and view.last_contact is not None else None
-        since = began if last is None else max(began, last)
+        # An operator that has just begun has heard nobody yet: silence counts from when it asked.
+        asked = view.polled_since if view is not None else None
+        last = view.last_contact if view is not None else None
+        since = max(began, asked or began, last or began)
         is_training = report is not None and report.trainer.attempt == gang.attempt
         if not is_training and alarm.has_passed(since + policy.first_report_seconds):
             return _overdue(

@@ -1,4 +1,4 @@
-"""Read a user's pod template: which container trains, where it saves, what cannot work.
+"""Read a user's pod template: which container trains, and what cannot work.
 
 Everything that would make a pod that can never do its work is refused here, before any pod is
 made, with the field and the remedy. Must never drop a field it does not know, and must never do
@@ -8,7 +8,7 @@ I/O.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any, NoReturn
@@ -20,18 +20,13 @@ Manifest = dict[str, Any]
 
 MAX_LABEL = 63  # a label's value, and a hostname (RFC 1123)
 ATTEMPT_DIGITS = 5  # room kept in a pod's name, so that a job cannot outgrow it in its life
-PATHS_NOT_FOR_CHECKPOINTS = ("/proc", "/sys", "/dev", contract.MOUNT_RUN, contract.MOUNT_PODINFO)
-READ_ONLY_SOURCES = ("configMap", "secret", "downwardAPI", "projected", "image")
 OWN_VOLUMES = (
     contract.VOLUME_RUN,
     contract.VOLUME_PODINFO,
     contract.VOLUME_CHECKPOINTS,
     contract.VOLUME_CREDENTIALS,
 )
-# One volume of these kinds is the same directory in every pod of the gang that names it.
-SHARED_SOURCES = ("persistentVolumeClaim", "nfs", "cephfs", "glusterfs", "azureFile", "csi")
 INNER_RESTARTS = re.compile(r"--max[-_]restarts[= ](\d+)")
-OWN_TO_A_POD = ("metadata.name", "metadata.uid", "status.podIP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,7 @@ def check_template(spec: Mapping[str, Any]) -> None:
     _check_names(spec)
     for mount in trainer.get("volumeMounts") or []:
         for ours in (contract.MOUNT_RUN, contract.MOUNT_PODINFO):
-            if _within(str(mount.get("mountPath", "")), ours):
+            if is_within(str(mount.get("mountPath", "")), ours):
                 refuse(
                     Reason.INVALID_SPEC,
                     f"{where}.volumeMounts: {mount.get('mountPath')} is taken; {ours} belongs to "
@@ -160,111 +155,6 @@ def _check_names(spec: Mapping[str, Any]) -> None:
                 f"spec.template.spec.volumes[{number}].name {volume['name']} is the operator's. "
                 f"Rename it.",
             )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointMount:
-    """The trainer's mounts that hold its checkpoints, to be copied whole into the sidecar."""
-
-    mounts: tuple[Manifest, ...]  # at or above the path first, then those below it
-    shared: bool  # several pods see the same directory
-
-
-def checkpoint_mount(spec: Mapping[str, Any], *, path: str) -> CheckpointMount | None:
-    """The user's mounts at, above and below `path`; None when the pod needs a volume of ours."""
-    clean = normpath(path)
-    if not path.startswith("/") or clean == "/":
-        refuse(
-            Reason.INVALID_SPEC,
-            f"spec.checkpoint.path {path!r} must be an absolute directory below /.",
-        )
-    for taken in PATHS_NOT_FOR_CHECKPOINTS:
-        if _within(clean, taken):
-            refuse(
-                Reason.INVALID_SPEC,
-                f"spec.checkpoint.path {path} lies in {taken}, which is not for checkpoints. "
-                f"Choose another directory.",
-            )
-    index = trainer_index(spec)
-    mounts = list(spec["containers"][index].get("volumeMounts") or [])
-    above = mount_at(mounts, path=clean)
-    below = [m for m in mounts if m is not above and _within(str(m.get("mountPath")), clean)]
-    if above is None:
-        if not below:
-            return None
-        refuse(
-            Reason.INVALID_SPEC,
-            f"spec.template.spec.containers[{index}].volumeMounts mounts "
-            f"{below[0].get('mountPath')} below spec.checkpoint.path {path}, and nothing at it. "
-            f"Mount a volume at {path} too, or move the path.",
-        )
-    volume = volume_named(spec, str(above.get("name")))
-    _check_writable(above, volume=volume, path=path, index=index)
-    return CheckpointMount(
-        mounts=(dict(above), *map(dict, below)),
-        shared=_shared(above, volume, trainer=spec["containers"][index]),
-    )
-
-
-def mount_at(mounts: Iterable[Mapping[str, Any]], *, path: str) -> Mapping[str, Any] | None:
-    """The deepest mount at or above `path`."""
-    holding = [m for m in mounts if _within(normpath(path), str(m.get("mountPath", "")))]
-    return max(holding, key=lambda m: len(normpath(str(m["mountPath"]))), default=None)
-
-
-def volume_named(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    for volume in spec.get("volumes") or []:
-        if volume["name"] == name:
-            return dict(volume)
-    refuse(
-        Reason.INVALID_SPEC,
-        f"spec.template.spec.volumes has no volume named {name!r}, which a volumeMount of the "
-        f"trainer names.",
-    )
-
-
-def _check_writable(
-    mount: Mapping[str, Any], *, volume: Mapping[str, Any], path: str, index: int
-) -> None:
-    name = volume["name"]
-    where = f"spec.template.spec.containers[{index}].volumeMounts[{mount.get('mountPath')}]"
-    if mount.get("readOnly"):
-        refuse(
-            Reason.PATH_NOT_WRITABLE,
-            f"spec.checkpoint.path {path} lies on {where}, which is readOnly. Remove readOnly, or "
-            f"choose a path on a writable volume.",
-        )
-    for kind in READ_ONLY_SOURCES:
-        if kind in volume:
-            refuse(
-                Reason.PATH_NOT_WRITABLE,
-                f"spec.checkpoint.path {path} lies on volume {name}, a {kind}, which is always "
-                f"read-only. Choose a path on another volume.",
-            )
-    for kind, source in volume.items():
-        if isinstance(source, Mapping) and source.get("readOnly"):
-            refuse(
-                Reason.PATH_NOT_WRITABLE,
-                f"spec.checkpoint.path {path} lies on volume {name}, whose {kind}.readOnly is "
-                f"true. Remove it, or choose a path on a writable volume.",
-            )
-
-
-def _shared(
-    mount: Mapping[str, Any], volume: Mapping[str, Any], *, trainer: Mapping[str, Any]
-) -> bool:
-    expression = str(mount.get("subPathExpr", ""))
-    for entry in trainer.get("env") or []:
-        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
-        own = field in OWN_TO_A_POD or contract.LABEL_RANK in field
-        if own and f"$({entry.get('name')})" in expression:
-            return False  # each pod has its own directory of one volume
-    return any(kind in volume for kind in SHARED_SOURCES)
-
-
-def _within(path: str, directory: str) -> bool:
-    inner, outer = normpath(path), normpath(directory)
-    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def inner_restarts(container: Mapping[str, Any], *, where: str) -> Refusal | None:
@@ -305,20 +195,6 @@ def gpu_limit(container: Mapping[str, Any]) -> int:
     return max(count, 1)
 
 
-def store_mount(spec: Mapping[str, Any], *, url: str) -> Manifest | None:
-    """The trainer's mount that holds a file:// store; None for a store reached by network."""
-    if not url.startswith("file://"):
-        return None
-    directory = url.removeprefix("file://")
-    index = trainer_index(spec)
-    mount = mount_at(spec["containers"][index].get("volumeMounts") or [], path=directory)
-    if mount is None:
-        refuse(
-            Reason.INVALID_SPEC,
-            f"spec.checkpoint.store.url {url} names a directory that no volumeMount of "
-            f"spec.template.spec.containers[{index}] holds. Mount a volume that all pods share "
-            f"there.",
-        )
-    volume = volume_named(spec, str(mount.get("name")))
-    _check_writable(mount, volume=volume, path=directory, index=index)
-    return dict(mount)
+def is_within(path: str, directory: str) -> bool:
+    inner, outer = normpath(path), normpath(directory)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")

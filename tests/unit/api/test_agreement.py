@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtj_api import wire
 from rtj_api.reason_texts import TEXTS
 from rtj_api.v1alpha1 import Framework, JobSpec, LayoutName
-from rtj_operator.core import judges
+from rtj_operator.core import faults
 from rtj_sidecar.checkpoints import layouts
 
 
@@ -28,6 +28,6 @@ def test_defaults_that_both_the_api_and_the_sidecar_state_are_the_same() -> None
 
 
 def test_the_documented_budget_is_the_one_that_is_charged() -> None:
-    charged = judges.CHARGES
+    charged = faults.CHARGES
     assert charged
     assert {reason: TEXTS[reason].charge for reason in charged} == charged

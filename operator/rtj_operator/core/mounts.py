@@ -1,0 +1,141 @@
+"""Read a user's pod template: which of its volumes holds the checkpoints, and which a file store.
+
+What could never be written to is refused with the field and the remedy. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Any
+
+from rtj_api import contract
+from rtj_api.reasons import Reason
+
+from rtj_operator.core.template import Manifest, is_within, refuse, trainer_index
+
+PATHS_NOT_FOR_CHECKPOINTS = ("/proc", "/sys", "/dev", contract.MOUNT_RUN, contract.MOUNT_PODINFO)
+READ_ONLY_SOURCES = ("configMap", "secret", "downwardAPI", "projected", "image")
+# One volume of these kinds is the same directory in every pod of the gang that names it.
+SHARED_SOURCES = ("persistentVolumeClaim", "nfs", "cephfs", "glusterfs", "azureFile", "csi")
+OWN_TO_A_POD = ("metadata.name", "metadata.uid", "status.podIP")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMount:
+    """The trainer's mounts that hold its checkpoints, to be copied whole into the sidecar."""
+
+    mounts: tuple[Manifest, ...]  # at or above the path first, then those below it
+    shared: bool  # several pods see the same directory
+
+
+def checkpoint_mount(spec: Mapping[str, Any], *, path: str) -> CheckpointMount | None:
+    """The user's mounts at, above and below `path`; None when the pod needs a volume of ours."""
+    clean = normpath(path)
+    if not path.startswith("/") or clean == "/":
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.checkpoint.path {path!r} must be an absolute directory below /.",
+        )
+    for taken in PATHS_NOT_FOR_CHECKPOINTS:
+        if is_within(clean, taken):
+            refuse(
+                Reason.INVALID_SPEC,
+                f"spec.checkpoint.path {path} lies in {taken}, which is not for checkpoints. "
+                f"Choose another directory.",
+            )
+    index = trainer_index(spec)
+    mounts = list(spec["containers"][index].get("volumeMounts") or [])
+    above = mount_at(mounts, path=clean)
+    below = [m for m in mounts if m is not above and is_within(str(m.get("mountPath")), clean)]
+    if above is None:
+        if not below:
+            return None
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.template.spec.containers[{index}].volumeMounts mounts "
+            f"{below[0].get('mountPath')} below spec.checkpoint.path {path}, and nothing at it. "
+            f"Mount a volume at {path} too, or move the path.",
+        )
+    volume = volume_named(spec, str(above.get("name")))
+    _check_writable(above, volume=volume, path=path, index=index)
+    return CheckpointMount(
+        mounts=(dict(above), *map(dict, below)),
+        shared=_shared(above, volume, trainer=spec["containers"][index]),
+    )
+
+
+def mount_at(mounts: Iterable[Mapping[str, Any]], *, path: str) -> Mapping[str, Any] | None:
+    """The deepest mount at or above `path`."""
+    holding = [m for m in mounts if is_within(normpath(path), str(m.get("mountPath", "")))]
+    return max(holding, key=lambda m: len(normpath(str(m["mountPath"]))), default=None)
+
+
+def volume_named(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    for volume in spec.get("volumes") or []:
+        if volume["name"] == name:
+            return dict(volume)
+    refuse(
+        Reason.INVALID_SPEC,
+        f"spec.template.spec.volumes has no volume named {name!r}, which a volumeMount of the "
+        f"trainer names.",
+    )
+
+
+def _check_writable(
+    mount: Mapping[str, Any], *, volume: Mapping[str, Any], path: str, index: int
+) -> None:
+    name = volume["name"]
+    where = f"spec.template.spec.containers[{index}].volumeMounts[{mount.get('mountPath')}]"
+    if mount.get("readOnly"):
+        refuse(
+            Reason.PATH_NOT_WRITABLE,
+            f"spec.checkpoint.path {path} lies on {where}, which is readOnly. Remove readOnly, or "
+            f"choose a path on a writable volume.",
+        )
+    for kind in READ_ONLY_SOURCES:
+        if kind in volume:
+            refuse(
+                Reason.PATH_NOT_WRITABLE,
+                f"spec.checkpoint.path {path} lies on volume {name}, a {kind}, which is always "
+                f"read-only. Choose a path on another volume.",
+            )
+    for kind, source in volume.items():
+        if isinstance(source, Mapping) and source.get("readOnly"):
+            refuse(
+                Reason.PATH_NOT_WRITABLE,
+                f"spec.checkpoint.path {path} lies on volume {name}, whose {kind}.readOnly is "
+                f"true. Remove it, or choose a path on a writable volume.",
+            )
+
+
+def _shared(
+    mount: Mapping[str, Any], volume: Mapping[str, Any], *, trainer: Mapping[str, Any]
+) -> bool:
+    expression = str(mount.get("subPathExpr", ""))
+    for entry in trainer.get("env") or []:
+        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+        own = field in OWN_TO_A_POD or contract.LABEL_RANK in field
+        if own and f"$({entry.get('name')})" in expression:
+            return False  # each pod has its own directory of one volume
+    return any(kind in volume for kind in SHARED_SOURCES)
+
+
+def store_mount(spec: Mapping[str, Any], *, url: str) -> Manifest | None:
+    """The trainer's mount that holds a file:// store; None for a store reached by network."""
+    if not url.startswith("file://"):
+        return None
+    directory = url.removeprefix("file://")
+    index = trainer_index(spec)
+    mount = mount_at(spec["containers"][index].get("volumeMounts") or [], path=directory)
+    if mount is None:
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.checkpoint.store.url {url} names a directory that no volumeMount of "
+            f"spec.template.spec.containers[{index}] holds. Mount a volume that all pods share "
+            f"there.",
+        )
+    volume = volume_named(spec, str(mount.get("name")))
+    _check_writable(mount, volume=volume, path=directory, index=index)
+    return dict(mount)
