@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 import time
@@ -39,6 +40,7 @@ from kit.stack import Stack, stack
 from kubernetes import client, config
 from rtj_api.status import parse_time
 
+WHOLE = re.compile(r"STEP (\d+) (\d+\.\d{6})$")
 FAULTS = ("crash", "deaf", "delete", "evict", "node")
 CRASH = "import json,os;os.kill(json.load(open('/rtj/run/supervisor.json'))['trainer']['pid'],9)"
 OWN_NEWEST = """
@@ -59,9 +61,9 @@ class Step:
 
 
 def steps(log: str) -> list[Step]:
-    """`STEP n time` lines of a trainer's log."""
-    rows = [line.split() for line in log.splitlines() if line.startswith("STEP ")]
-    return [Step(number=int(row[1]), at=float(row[2])) for row in rows if len(row) >= 3]
+    """`STEP n time` lines of a trainer's log; one that was cut off by a kill counts nothing."""
+    found = (WHOLE.match(line) for line in log.splitlines())
+    return [Step(number=int(line[1]), at=float(line[2])) for line in found if line]
 
 
 def first_step_after(look: Callable[[], str], *, when: float, within: float) -> float:

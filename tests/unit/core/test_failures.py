@@ -351,3 +351,32 @@ def test_reports_out_of_reach_degrade_and_restart_nothing() -> None:
     degraded = next(c for c in plan.status.conditions if c.type == "Degraded")
     assert (degraded.status, degraded.reason) == ("True", Reason.REPORTS_UNREACHABLE)
     assert pod_of(cut, 1).uid
+
+
+def test_an_operator_that_has_just_begun_gives_its_pods_time_to_be_heard() -> None:
+    """A long-running job whose sidecars this process has not asked yet is no lost job."""
+    seen = later(running(), 3600)
+    fresh = {n: replace(v, lease_renewed_at=seen.now) for n, v in seen.nodes.items()}
+    unheard = {
+        "report": None,
+        "received_at": None,
+        "connected": False,
+        "last_contact": None,
+        "polled_since": seen.now,
+        "disconnected_since": seen.now,
+    }
+    begun = replace(with_view(with_view(seen, 0, **unheard), 1, **unheard), nodes=fresh)
+    assert decide(begun).rule not in ("fault", "converge")
+    later_on = replace(
+        later(begun, 179),
+        nodes={n: replace(v, lease_renewed_at=seen.now + 179) for n, v in fresh.items()},
+    )
+    assert decide(later_on).rule != "fault"
+    too_late = replace(
+        later(begun, 181),
+        nodes={n: replace(v, lease_renewed_at=seen.now + 181) for n, v in fresh.items()},
+    )
+    plan = cause_of(too_late)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert plan.status.current.cause == Reason.REPORTS_UNREACHABLE
