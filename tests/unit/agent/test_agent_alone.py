@@ -50,7 +50,9 @@ def gone(pod: PodLike, attempt: int, resume: Resume = SCRATCH) -> None:
 
 
 def newest(report: Report) -> Resume:
-    best = next(c for c in report.candidates if c.invalid is None)
+    # One that was only named when its pod died is no choice: `rules.resume.why_unusable`.
+    can = [c for c in report.candidates if c.durable or c.name in report.pinned]
+    best = next(c for c in can if c.invalid is None)
     return Resume(run="ns/gpt", name=best.name, step=best.step, durable=best.durable)
 
 
