@@ -105,19 +105,21 @@ def test_killed_in_every_way_it_ends_bitwise_equal(product: Stack, space: Kube) 
 
         # 4a. A node's power cut: its pod runs elsewhere and the gang trains on.
         job.wait_durable(job.status()["checkpoint"]["lastDurableStep"] + SAVE_EVERY)
-        lost = job.node(1)
+        rank = job.rank_off(product.operator_node())
+        lost = job.node(rank)
         product.cluster.node_kill(lost)
         job.wait_training(5, within=240)
-        assert job.node(1) != lost
+        assert job.node(rank) != lost
         product.cluster.node_heal(lost)
 
         # 4b. A node cut off: its old pod is a zombie; nothing of it is ever a candidate.
         job.wait_durable(job.status()["checkpoint"]["lastDurableStep"] + SAVE_EVERY)
-        lost = job.node(0)
-        zombie = job.pod(0)["metadata"]["uid"]
+        rank = job.rank_off(product.operator_node())
+        lost = job.node(rank)
+        zombie = job.pod(rank)["metadata"]["uid"]
         product.cluster.node_cut(lost)
         job.wait_training(6, within=240)
-        assert job.node(0) != lost
+        assert job.node(rank) != lost
         job.wait_durable(job.status()["checkpoint"]["lastDurableStep"] + SAVE_EVERY)
         product.cluster.node_heal(lost)
         assert zombie not in {pod["metadata"]["uid"] for pod in job.pods()}

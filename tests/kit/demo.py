@@ -95,7 +95,7 @@ def run(made: Stack, line: Timeline) -> bool:
         hurt=lambda: space.run("delete", "pod", job.pod_name(0), "--wait=false"),
     )
     fault(line, job, title="eviction of rank 1", hurt=lambda: job.evict(1))
-    lost = job.node(1)
+    lost = job.node(job.rank_off(made.operator_node()))
     fault(line, job, title=f"power cut of {lost}", hurt=lambda: made.cluster.node_kill(lost))
     log = space.run("logs", "-f", job.pod_name(0), "-c", "trainer", timeout=900)
     status = job.wait_phase("Succeeded", within=300)

@@ -57,6 +57,11 @@ class Job:
     def node(self, rank: int) -> str:
         return str(self.pod(rank)["spec"]["nodeName"])
 
+    def rank_off(self, node: str) -> int:
+        """A rank whose pod does not run on that node."""
+        ranks = range(self.get()["spec"]["replicas"])
+        return next(rank for rank in ranks if self.node(rank) != node)
+
     def condition(self, type_: str) -> dict[str, Any]:
         return next(c for c in self.status().get("conditions", []) if c["type"] == type_)
 

@@ -61,6 +61,10 @@ class Stack:
 
         return wait_for(look, within=120, what="a ready operator pod")
 
+    def operator_node(self) -> str:
+        """The node under the operator: when it dies, Kubernetes must make the operator anew."""
+        return str(self.operator.get("pod", self.operator_pod())["spec"]["nodeName"])
+
 
 def credentials_secret(s3: S3Server, *, name: str = SECRET) -> dict:
     encode = lambda text: base64.b64encode(text.encode()).decode()  # noqa: E731
