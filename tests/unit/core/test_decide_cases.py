@@ -18,6 +18,7 @@ from kit.observations import (
     with_pod,
     with_report,
     with_view,
+    without_pod,
 )
 from kit.scenarios import SCENARIOS
 from kit.simulated_operator import Operator
@@ -396,3 +397,14 @@ def test_each_bad_save_is_told_of_once() -> None:
     plan = decide(bad)
     assert [(n.reason, n.message) for n in plan.notes] == [(Reason.CHECKPOINT_TORN, "torn")]
     assert decide(applied(bad, plan)).is_empty
+
+
+def test_a_survivor_that_names_saves_is_told_whose_pods_are_new() -> None:
+    lost = without_pod(running(), 1)
+    plan = decide(applied(lost, decide(lost)))
+    (told,) = [a.directive for a in plan.actions if isinstance(a, PatchDirective)]
+    assert (told.rank, told.phase, told.replaced) == (0, wire.Phase.PREPARE, [1])
+    zero = without_pod(running(), 0)
+    plan = decide(applied(zero, decide(zero)))
+    (told,) = [a.directive for a in plan.actions if isinstance(a, PatchDirective)]
+    assert (told.rank, told.replaced) == (1, [])  # a new rank 0 has nothing to name
