@@ -41,7 +41,7 @@ async def load(cluster: KubeCluster, operator: CountedOperator, *, space: Kube, 
     bodies = [a_job(namespace=space.namespace, name=name, replicas=1) for name in names]
     began, cpu = time.monotonic(), operator.cpu_seconds()
     await make_jobs(cluster, bodies)
-    await settled(operator)
+    await settled(operator, jobs=jobs)
     made_in, made_cpu = time.monotonic() - began, operator.cpu_seconds() - cpu
     rounds = 3
     began, cpu = time.monotonic(), operator.cpu_seconds()
@@ -58,7 +58,7 @@ async def load(cluster: KubeCluster, operator: CountedOperator, *, space: Kube, 
             )
             for name in names
         )
-    after = await settled(operator)
+    after = await settled(operator, jobs=jobs)
     done, spent = after.passes - before.passes, operator.cpu_seconds() - cpu
     return {
         "jobs": jobs,

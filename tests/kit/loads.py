@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 from rtj_api import contract
 from rtj_operator.core.observed import JobKey
+from rtj_operator.core.policy import Policy
 from rtj_operator.shell.cluster import KubeCluster
 
 from kit.operator_process import OperatorProcess
@@ -52,10 +54,11 @@ class Totals:
         return self.of(f"{PREFIX}_handler_runs_total", result="ok")
 
     @property
-    def is_busy(self) -> bool:
-        """Something waits for a worker, or a pass runs."""
-        busy = self.of(f"{PREFIX}_queue_depth") + self.of(f"{PREFIX}_longest_pass_seconds")
-        return busy > 0
+    def is_waiting(self) -> bool:
+        """Something waits for a worker, or a pass runs for long."""
+        return (
+            self.of(f"{PREFIX}_queue_depth") > 0 or self.of(f"{PREFIX}_longest_pass_seconds") > 0.5
+        )
 
     @property
     def job_series(self) -> int:
@@ -80,13 +83,16 @@ class CountedOperator(OperatorProcess):
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
-async def settled(operator: CountedOperator, *, looks: int = 2, every: float = 1.5) -> Totals:
-    """The totals once nothing was done in `looks` looks."""
-    last, same = await operator.totals(), 0
+async def settled(
+    operator: CountedOperator, *, jobs: int = 1, looks: int = 2, every: float = 1.5
+) -> Totals:
+    """The totals once, in `looks` looks, `jobs` jobs were looked at only by way of precaution."""
+    last, same, at = await operator.totals(), 0, time.monotonic()
     while same < looks:
         await asyncio.sleep(every)
-        now = await operator.totals()
-        same = same + 1 if now.passes == last.passes and not now.is_busy else 0
+        now, then, at = await operator.totals(), at, time.monotonic()
+        by_itself = 2 * jobs * (at - then) / Policy().look_again_seconds
+        same = same + 1 if now.passes - last.passes <= by_itself and not now.is_waiting else 0
         last = now
     return last
 

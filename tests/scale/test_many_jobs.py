@@ -78,7 +78,7 @@ async def test_a_storm_over_many_jobs(
     async with PlayedPods(cluster, *keys) as pods:
         await make_jobs(cluster, [the_job(key) for key in keys])
         await all_train(cluster, keys, attempt=1)
-        started = await settled(operator)
+        started = await settled(operator, jobs=JOBS)
         made = writes(base, started)
         assert (made["created"], made["deleted"]) == (2 * JOBS, 0)
         assert made["directives"] == 2 * JOBS * len(PHASES)
@@ -88,7 +88,7 @@ async def test_a_storm_over_many_jobs(
             *(pods.of_rank(n % 2, key=key).crash(exit_code=3) for n, key in enumerate(keys))
         )
         await all_train(cluster, keys, attempt=2)
-        healed = await settled(operator)
+        healed = await settled(operator, jobs=JOBS)
         made = writes(started, healed)
         assert (made["created"], made["deleted"]) == (0, 0)
         assert made["directives"] == 2 * JOBS * len(PHASES)
