@@ -62,6 +62,16 @@ def test_what_the_annotations_key_signed_is_believed() -> None:
         (BODY, signature(KEY, BODY), directive(Phase.PREPARE)),
         (BODY, signature(KEY, BODY), directive(Phase.PREPARE, key="AAAA")),
     ],
+    ids=[
+        "a stranger's key",
+        "other words",
+        "no signature",
+        "no base64",
+        "another protocol",
+        "no annotation yet",
+        "an annotation without a key",
+        "a broken key",
+    ],
 )
 def test_nothing_else_is(body: bytes, mark: str, by: Directive | None) -> None:
     with pytest.raises(PermissionError):
