@@ -75,11 +75,15 @@ def run_command(
         ),
     ] = None,
     run_id: Annotated[
-        str | None, typer.Option(help="Name of the run in the store [default: local/<path name>].")
+        str | None,
+        typer.Option(
+            help="Name of the run in the store [default: local/ and the path's last part]."
+        ),
     ] = None,
     layout: Annotated[str, typer.Option(help="Layout of the checkpoints.")] = "auto",
     include: Annotated[
-        list[str] | None, typer.Option(help="Patterns of checkpoints for the generic layout.")
+        list[str] | None,
+        typer.Option(help="Patterns of checkpoints of no known layout: state_*.json."),
     ] = None,
     max_restarts: Annotated[
         int, typer.Option(min=0, help="Restarts without anything newly durable in between.")
@@ -106,7 +110,9 @@ def run_command(
     framework: Annotated[
         str, typer.Option(help="Rendezvous variables to set: none, pytorch or jax.")
     ] = "none",
-    endpoint: Annotated[str | None, typer.Option(help="S3 endpoint.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="URL of the S3 server [default: AWS].")
+    ] = None,
     region: Annotated[str | None, typer.Option(help="S3 region.")] = None,
     hold: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for a store that does not answer.")
@@ -203,12 +209,15 @@ def inspect_command(
     ] = False,
     layout: Annotated[str, typer.Option(help="Layout of the checkpoints.")] = "auto",
     include: Annotated[
-        list[str] | None, typer.Option(help="Patterns of checkpoints for the generic layout.")
+        list[str] | None,
+        typer.Option(help="Patterns of checkpoints of no known layout: state_*.json."),
     ] = None,
     settle: Annotated[
         float, typer.Option(min=0, help="Seconds without change; 0: no trainer writes there now.")
     ] = 0.0,
-    endpoint: Annotated[str | None, typer.Option(help="S3 endpoint.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="URL of the S3 server [default: AWS].")
+    ] = None,
     region: Annotated[str | None, typer.Option(help="S3 region.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Form.")] = Output.TABLE,
 ) -> None:

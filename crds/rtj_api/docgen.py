@@ -146,8 +146,12 @@ def _type(field: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that a Markdown table can hold, and that no reader takes for HTML."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Text that a Markdown table can hold, and that no reader takes for HTML. Within backticks
+    Markdown shows an entity letter by letter, so `<` stays there as it is."""
+    pieces = " ".join(text.split()).replace("|", "\\|").split("`")
+    return "`".join(
+        piece if number % 2 else piece.replace("<", "&lt;") for number, piece in enumerate(pieces)
+    )
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -174,20 +174,22 @@ _HOLDS: Final[Mapping[Reason, ReasonText]] = {
     Reason.NO_VALID_CHECKPOINT: ReasonText(
         "Saves of this run exist, and none of them is valid. Nothing is started, so nothing is "
         "lost.",
-        "`rtj inspect <store url>/<runID>` says what is wrong with each. Put a good one back, or "
-        "allow a fresh start: kubectl annotate rtj <name> "
-        '\'resumable-training.dev/request={"id":"1","action":"allow-scratch"}\'.',
+        "`rtj inspect <store url> --run-id <runID>` says what is wrong with each. Put a good one "
+        "back, or allow a fresh start: `kubectl annotate rtj <name> --overwrite "
+        '\'resumable-training.dev/request={"id":"1","action":"allow-scratch"}\'`; each request '
+        "needs another id.",
     ),
     Reason.RESTART_BUDGET_SPENT: ReasonText(
-        "recovery.maxRestarts restarts in a row made no durable progress.",
-        "Find the cause in status.attempts and correct it. The checkpoints are kept: apply the "
-        "job anew with the same runID.",
+        "recovery.maxRestarts restarts in a row made no durable progress; the job is Failed.",
+        "Find the cause in status.attempts and correct it. The checkpoints are kept: delete the "
+        "job and apply it anew with the same runID.",
     ),
     Reason.RUN_IN_USE: ReasonText(
         "Another job that may still live holds this run.",
         "Delete that job, or choose another checkpoint.runID. If it is certainly gone, allow it: "
-        "kubectl annotate rtj <name> "
-        '\'resumable-training.dev/request={"id":"1","action":"take-over"}\'.',
+        "`kubectl annotate rtj <name> --overwrite "
+        '\'resumable-training.dev/request={"id":"1","action":"take-over"}\'`; each request needs '
+        "another id.",
     ),
     Reason.RUN_ALREADY_COMPLETE: ReasonText(
         "The run in the store has finished; there is nothing to resume.",
