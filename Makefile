@@ -31,7 +31,10 @@ test: setup ## Every test tier, from fast to real; a tier that cannot run is a f
 lint: setup-lint ## ruff, import contracts, strict types, generated files
 	@scripts/test lint
 
-unit property: setup-lint
+unit: setup-lint ## One module at a time, tables of cases
+	@scripts/test $@
+
+property: setup-lint ## The laws, on inputs that are made up
 	@scripts/test $@
 
 simulation: setup-lint ## In-memory cluster and store with a fake clock, faults between any two writes
@@ -55,8 +58,8 @@ check-generated: ## Fail where a generated file differs from what the code says
 lock: ## Pin the requirements anew, with hashes and without index addresses
 	@scripts/lock
 
-benchmarks: setup ## Print every benchmark's JSON
-	@scripts/benchmarks
+benchmarks: setup ## Print every benchmark's JSON, one after the other (long; on an idle machine)
+	@set -e; for name in transfer operator_load recovery; do $(PY) -u benchmarks/$$name.py; done
 
 clean: ## Take down the clusters that demo and tests made; caches stay
 	@python3 -m devcluster down --name rtj-demo; python3 -m devcluster down --name rtj-test
