@@ -196,7 +196,12 @@ class Attempts:
             if history.named or history.ever_durable:
                 return
             look = await at.on_disk(at.directory.look, writers=Writers(gone=True))
-            good = [(s, v) for s, v in look.judged if v.candidate and s.full_state is not False]
+            # Data or weights that a person put there are no beginning of this run.
+            good = [
+                (s, v)
+                for s, v in look.judged
+                if v.candidate and s.full_state is True and (s.step, s.epoch) != (None, None)
+            ]
             if not good:
                 return
             save, verdict = good[-1]
@@ -254,7 +259,7 @@ class Attempts:
                     self._storing.claim_late(
                         attempt=attempt,
                         world_size=directive.world_size,
-                        parent=self._storing.parent_for(resume.name),
+                        parent=self._storing.parent_for(resume.name, step=resume.step),
                     )
                 )
             elif not at.may_publish:

@@ -219,7 +219,9 @@ class Holding:
         if isinstance(answer, Ignored):
             # Whatever else that trainer saved is as little worth.
             self._skip(tuple(groups(list(self._heard.values()))))
-            self._ignored(answer.message)
+            # A leftover of an older attempt says nothing of the trainer that runs now.
+            if lead.attempt == at.attempt:
+                self._ignored(answer.message)
         return False
 
     def _named(self, ship: ShipRecord, group: Group, *, skipped: tuple[Group, ...]) -> None:
@@ -282,6 +284,8 @@ class Holding:
         elif isinstance(answer, Waiting):
             waited = time.monotonic() - self._opened.get(ship.name, 0)
             if waited > WAIT_SECONDS and self._heard:
+                if not await self._in_store(run.held, fence):
+                    return  # another holds the run by now, and may still get that part
                 why = f"ranks {answer.ranks} did not send their part within {WAIT_SECONDS:.0f} s"
                 await self._in_store(
                     run.mark,

@@ -45,7 +45,11 @@ class Mirroring:
             if time.monotonic() < self._not_before or not at.is_training:
                 continue
             name = self._shipping.newest_durable
-            if name is None or at.directory.has_whole(name):
+            # What this rank needs of it is known only once its manifest was read: its own pin may
+            # be a share, such as one rank's RNG state.
+            if name is None or (
+                at.directory.wanted(name) is not None and at.directory.has_whole(name)
+            ):
                 continue
             if not await self.mirror(name):
                 self._not_before = time.monotonic() + BACK_OFF

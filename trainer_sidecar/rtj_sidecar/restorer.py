@@ -250,7 +250,7 @@ class Restorer:
             return
         if entry.fence_attempt != directive.attempt:
             return  # The fence is claimed later, together with its parent.
-        parent = storing.parent_for(resume.name)
+        parent = storing.parent_for(resume.name, step=resume.step)
         deadline = time.monotonic() + LIST_SECONDS
         while True:
             try:

@@ -223,8 +223,11 @@ class Storing:
             self._looking.tell()
             return
 
-    def parent_for(self, name: str | None) -> Parent:
-        """The position of a candidate, as the parent of the attempt that starts from it."""
+    def parent_for(self, name: str | None, *, step: int | None = None) -> Parent:
+        """The position of a candidate, as the parent of the attempt that starts from it.
+
+        `step` is what the directive says of it: all that a sidecar knows that has just come back.
+        """
         if name is None:
             return Parent(scratch=True)
         for found in self._at.candidates:
@@ -234,7 +237,7 @@ class Storing:
         facts = local[0].record.facts if local else None
         return Parent(
             name=name,
-            step=facts.step if facts else None,
+            step=facts.step if facts else step,
             epoch=facts.epoch if facts else None,
         )
 

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -275,6 +276,19 @@ def test_an_adopted_directory_is_resumed_from(pods: list[PodLike], tmp_path: Pat
     pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
     assert result(pod) == f"RESULT 200 {toy_trainer.expected(200)}"
     assert committed(tmp_path / "store")[0]["step"] == 70
+
+
+def test_data_that_a_person_put_there_is_no_beginning(pods: list[PodLike], tmp_path: Path) -> None:
+    pod = make_pod(tmp_path, store=tmp_path / "store")
+    pods.append(pod)
+    (pod.path / "data").mkdir(parents=True)
+    with zipfile.ZipFile(pod.path / "data" / "tokens.pt", "w") as archive:
+        archive.writestr("tokens/data.pkl", b"\x80\x02]q\x00.")
+        archive.writestr("tokens/version", b"3\n")
+    pod.start()
+    report = prepared(pod, 1)
+    assert report.listed is True
+    assert report.candidates == []
 
 
 def test_without_a_store_it_says_so_and_training_goes_on(

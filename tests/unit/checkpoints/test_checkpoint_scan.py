@@ -104,6 +104,9 @@ def test_text_pointers_and_companions(tmp_path: Path) -> None:
     (tmp_path / "args.json").write_text('{"lr": 0.1}')
     (tmp_path / "train.log").write_text("step 10\n")
     (tmp_path / "vocab.bin").write_bytes(bytes(2 << 20))
+    (tmp_path / ".env").write_text("TOKEN=secret")
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "tls.key").write_text("secret")
     snapshot = snapshot_of(tmp_path)
     assert {pointer.path: pointer.names for pointer in snapshot.pointers} == {
         "latest": "iter_0000010",

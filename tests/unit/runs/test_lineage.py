@@ -225,7 +225,7 @@ def test_a_broken_manifest_is_a_condemned_candidate_not_an_absent_one() -> None:
     ("parent", "end"),
     [
         (Parent(name="f7-n1"), End.BROKEN),
-        (Parent(name="f1-n9"), End.BROKEN),
+        (Parent(name="f1-n9"), End.START),  # a leftover of before, dropped later
         (Parent(name="no name"), End.BROKEN),
         (Parent(run="other", name="f1-n1"), End.OTHER_RUN),
     ],
@@ -234,6 +234,29 @@ def test_odd_parents_end_the_chain_and_never_loop(parent: Parent, end: End) -> N
     found = history([fence(1, parent)], {(1, 1): 10})
     assert names(found) == ["f1-n1"]
     assert lineage(found).end == end
+
+
+@pytest.mark.parametrize(
+    ("of_two", "saves", "expected"),
+    [
+        # Named in prepare by an attempt that never started.
+        (None, {(2, 1): 30}, ["f2-n1", "f1-n2", "f1-n1"]),
+        # Named in prepare, and then what that attempt started from.
+        (Parent(name="f2-n1-s30", step=30), {(2, 1): 30, (2, 2): 40},
+         ["f2-n2", "f2-n1", "f1-n2", "f1-n1"]),
+        # The same, but its data was lost with its pod.
+        (Parent(name="f2-n1-s30", step=30), {}, ["f1-n2", "f1-n1"]),
+    ],
+    ids=["never started", "started from it", "lost"],
+)  # fmt: skip
+def test_a_leftover_named_by_the_next_attempt_hides_nothing(
+    of_two: Parent | None, saves: dict[tuple[int, int], int], expected: list[str]
+) -> None:
+    found = history(
+        [fence(1, SCRATCH), fence(2, of_two), fence(3, None)], {(1, 1): 10, (1, 2): 20} | saves
+    )
+    assert names(found) == expected
+    assert lineage(found).end == End.SCRATCH
 
 
 @pytest.mark.parametrize(

@@ -476,6 +476,20 @@ def test_a_parent_is_set_once(ranks: Ranks) -> None:
         zero.run.set_parent(fence=fence, parent=Parent(name="f1-n1"))
 
 
+def test_the_same_parent_said_again_after_a_crash_is_done_and_keeps_its_position(
+    ranks: Ranks,
+) -> None:
+    zero = ranks(0)
+    fence = claimed(zero, 1)
+    known = Parent(name="f1-n1-s10", step=10)
+    assert isinstance(zero.run.set_parent(fence=fence, parent=known), Done)
+    forgot = Parent(name="f1-n1-s10")
+    assert isinstance(zero.run.set_parent(fence=fence, parent=forgot), Done)
+    record = zero.run.history().fence(fence)
+    assert record is not None
+    assert record.parent == known
+
+
 def test_naming_twice_is_once_and_a_number_is_never_used_again(ranks: Ranks) -> None:
     zero = ranks(0)
     fence = claimed(zero, 1, parent=SCRATCH)

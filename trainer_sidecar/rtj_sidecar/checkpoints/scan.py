@@ -37,7 +37,11 @@ COMPANION_COUNT = 256
 _POINTER_BYTES = 256
 _POINTER_NAMES = {"latest", "latest_universal", "checkpoint", "last", "last_checkpoint"}
 _POINTER_NAMES |= {"latest_checkpointed_iteration.txt", "dlrover_latest.txt"}
-_NO_COMPANION = re.compile(r"(^|/)events\.out\.tfevents\.|\.log(\.\d+)?$|(^|/)core(\.\d+)?$")
+# Logs and dumps; source code, which a person may mend between two starts; and what may be secret.
+_NO_COMPANION = re.compile(
+    r"(^|/)\.|(^|/)events\.out\.tfevents\.|\.log(\.\d+)?$|(^|/)core(\.\d+)?$"
+    r"|\.(py|pyc|ipynb|sh|env|pem|key|crt)$|(^|/)(id_\w+|token|credentials)$"
+)
 _MAX_DEPTH = 32
 
 EMPTY = Snapshot(files=(), links=(), odd=(), saves=(), pointers=(), companions=())

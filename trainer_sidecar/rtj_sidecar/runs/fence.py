@@ -165,15 +165,21 @@ def set_parent(context: Context, *, fence: int, parent: Parent) -> Done | FenceL
     """Say what this attempt starts from, before its go. A parent is set once."""
 
     def change(record: FenceRecord) -> FenceRecord:
-        if record.parent is not None and record.parent != parent:
+        if record.parent is not None and _place(record.parent) != _place(parent):
             raise StoreProblem(
                 Reason.RUN_DAMAGED,
                 f"fence {fence} already started from {record.parent.name or 'scratch'}, it cannot "
                 f"start from {parent.name or 'scratch'}: a new attempt needs its own fence",
             )
+        if record.parent is not None:
+            return record  # said before a crash; a position known less well by now changes nothing
         return record.model_copy(update={"parent": parent})
 
     return _change(context, fence, change)
+
+
+def _place(parent: Parent) -> tuple[bool, str | None, str | None]:
+    return parent.scratch, parent.run, parent.name
 
 
 def set_outcome(context: Context, *, fence: int, outcome: Outcome) -> Done | FenceLost:

@@ -88,10 +88,10 @@ def lineage(history: History) -> Lineage:
     while fence is not None:
         record = history.fence(fence)
         parent = record.parent if record else None
-        if record is not None and parent is None and limit is None:
+        own = _saves_of(history, fence, limit)
+        if record is not None and parent is None and limit is None and not own:
             fence = history.before(fence)
             continue
-        own = _saves_of(history, fence, limit)
         chain.append(fence)
         target = None if parent is None or parent.scratch else keys.parse_name(parent.name or "")
         if parent is None or parent.scratch or parent.run is not None or target is None:
@@ -112,7 +112,13 @@ def lineage(history: History) -> Lineage:
                 after.setdefault(target, []).append(save)
             else:
                 emit(save)
-        if target.fence >= fence:
+        if target.fence == fence:
+            # A leftover of the attempt before, named under this fence before its attempt chose it.
+            for late in after.pop(target, ()):
+                emit(late)
+            fence, limit = history.before(fence), None
+            continue
+        if target.fence > fence:
             end = End.BROKEN
             break
         if not _there(history, target):
