@@ -28,7 +28,7 @@ PROGRAMS = {
 }
 CNI_PLUGINS = ("bridge", "host-local", "loopback", "portmap")
 CNI_DIRECTORIES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
-GO_MINIMUM = (1, 25)
+GO_MINIMUM = (1, 26)
 
 
 @dataclass(frozen=True)
