@@ -89,7 +89,7 @@ def test_all_that_is_missing_is_said_at_once_with_the_package(monkeypatch) -> No
         "runc: apt-get install runc",
         "apt-get install containernetworking-plugins",
         "iptables-restore: apt-get install iptables",
-        "install Go 1.25 or newer",
+        "install Go 1.26 or newer",
     ):
         assert remedy in text
     assert "Go" not in requirements.explained(requirements.missing(build=False))
@@ -99,7 +99,7 @@ def test_an_old_go_is_named(monkeypatch) -> None:
     monkeypatch.setattr(requirements, "go_program", lambda: "/usr/bin/go")
     monkeypatch.setattr(requirements, "go_version", lambda go: (1, 19))
     [item] = requirements.missing_go()
-    assert item.what == "Go 1.25 (/usr/bin/go is older)"
+    assert item.what == "Go 1.26 (/usr/bin/go is older)"
 
 
 def test_the_cache_key_follows_everything_that_decides_a_binary(tmp_path, monkeypatch) -> None:
