@@ -393,12 +393,13 @@ class Agent:
             told = await asyncio.to_thread(extra.lines)
             if follower is not at.log_lines:
                 continue
-            now, progress = time.time(), at.progress
+            now, progress, unread = time.time(), at.progress, False
             for line in lines:
                 progress = progress.with_log(read_line(line), now=now)
             for line in told:
                 sign = read_progress_line(line)
                 if sign is None:
+                    unread = True
                     at.reporter.degrade(
                         "progress",
                         Reason.PROGRESS_FILE_UNREADABLE,
@@ -407,6 +408,8 @@ class Agent:
                     )
                 else:
                     progress = progress.with_file(sign, now=now)
+            if told and not unread:
+                at.reporter.heal("progress")
             at.progress = progress
             at.reporter.set(progress=progress.view())
 

@@ -210,6 +210,7 @@ class Attempts:
             await self._shipping.tell()
             await holding.work(final=True)
             await self._shipping.match_own()
+            at.reporter.heal("adopt")
         except (StoreProblem, DirectoryProblem) as problem:
             at.reporter.degrade("adopt", problem.reason, str(problem))
 

@@ -30,6 +30,7 @@ TELL_SECONDS = 2.0
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 DURABLE_PINS_KEPT = 2
 KEY = "upload"
+DIRECTORY_KEY = "directory"
 
 
 class Shipping:
@@ -270,10 +271,12 @@ class Shipping:
     async def _remember(self, save: LocalSave, **changes: object) -> LocalSave:
         at = self._at
         try:
-            return await at.on_disk(at.directory.update, save, **changes)
+            known = await at.on_disk(at.directory.update, save, **changes)
         except DirectoryProblem as problem:
-            at.reporter.degrade("directory", problem.reason, problem.message)
+            at.reporter.degrade(DIRECTORY_KEY, problem.reason, problem.message)
             return save
+        at.reporter.heal(DIRECTORY_KEY)
+        return known
 
     # --- answering ---
 
