@@ -11,7 +11,9 @@ import pytest
 from kit.kube import Kube
 from kit.stack import Stack, stack
 
-CLUSTER = os.environ.get("RTJ_TEST_CLUSTER", "rtj-test")
+# Each worker of pytest-xdist has a cluster of its own: one node's power cut is nobody else's fault.
+LANE = os.environ.get("PYTEST_XDIST_WORKER")
+CLUSTER = os.environ.get("RTJ_TEST_CLUSTER", "rtj-test") + (f"-{LANE}" if LANE else "")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,6 +21,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.e2e)
         if not any(mark.name == "timeout" for mark in item.iter_markers()):
             item.add_marker(pytest.mark.timeout(600))
+        # A file that makes clusters of its own stays in one lane; any other test may go anywhere.
+        if item.path.stem == "test_devcluster":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    # The long ones first: then no lane is left with one at the end.
+    items.sort(key=_timeout, reverse=True)
+
+
+def _timeout(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark is not None and mark.args else 600.0
 
 
 @pytest.fixture(scope="session")

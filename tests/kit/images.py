@@ -27,7 +27,7 @@ from kit import tools
 
 ROOT = Path(__file__).resolve().parents[2]
 CERTIFICATES = Path("/etc/ssl/certs")
-KEPT = 3
+KEPT, IN_USE_SECONDS = 3, 900.0
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "operator": ("requirements/operator.txt", "crds/rtj_api", "operator/rtj_operator"),
@@ -205,6 +205,9 @@ def _forget_old(target: str) -> None:
         (tools.cache() / "images").glob(f"{target}-*.tar"), key=lambda path: path.stat().st_mtime
     )
     for old in archives[:-KEPT]:
+        # Another run on this machine may be about to load it: each use touches the archive.
+        if time.time() - old.stat().st_mtime < IN_USE_SECONDS:
+            continue
         old.unlink()
         tag = old.stem.removeprefix(f"{target}-")
         with contextlib.suppress(ImageBuildError):
