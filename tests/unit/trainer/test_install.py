@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import rtj_sidecar.trainer.install
 from kit.podlike import ENVIRONMENT
 from rtj_api import contract
 from rtj_api.wire import SuperviseConfig
@@ -24,7 +25,11 @@ def test_what_is_installed(tmp_path: Path) -> None:
     assert json.loads((run / contract.FILE_SUPERVISE_CONFIG).read_text()) == json.loads(config)
     assert (run / contract.FILE_BEAT).exists()
     assert run.stat().st_mode & 0o777 == 0o777
-    assert sorted(p.name for p in (tmp_path / "bin").iterdir()) == ["supervise", "supervise.py"]
+    names = sorted(p.name for p in (tmp_path / "bin").iterdir())
+    assert names == ["supervise", "supervise.py", "supervisor"]
+    modules = {path.name for path in (tmp_path / "bin" / "supervisor").iterdir()}
+    source = Path(rtj_sidecar.trainer.install.__file__).parent / "supervisor"
+    assert modules == {path.name for path in source.glob("*.py")}
 
 
 def test_it_takes_no_library_that_is_slow_to_load() -> None:

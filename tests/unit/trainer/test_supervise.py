@@ -160,7 +160,7 @@ def test_release_waits_for_the_trainer(tmp_path: Path) -> None:
 
 
 def test_leaves_when_nobody_looks_after_the_saves_any_more(tmp_path: Path) -> None:
-    patched = tmp_path / "bin" / "supervise.py"
+    patched = tmp_path / "bin" / "supervisor" / "loop.py"
     one = start_supervised(tmp_path, SLEEPER)
     one.release()
     assert one.process.wait(10) == 0

@@ -1,5 +1,5 @@
 """Everything about the trainer's process: starting and ending it, and how far it is.
 
-`supervise.py` runs inside the trainer's container and is never imported by the sidecar there; the
-rest runs in the sidecar and talks to it through small files.
+`supervise.py` and `supervisor/` run inside the trainer's container and are never imported by the
+sidecar; the rest runs in the sidecar and talks to it through small files.
 """

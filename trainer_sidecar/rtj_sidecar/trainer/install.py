@@ -13,6 +13,7 @@ from pathlib import Path
 from rtj_api import contract
 
 _HERE = Path(__file__).parent
+_PACKAGE = "supervisor"
 
 
 def write_whole(path: Path, text: str, *, flush: bool = False) -> None:
@@ -47,8 +48,17 @@ def install(root: Path, *, config: str) -> None:
         os.chmod(directory, 0o777 if directory == run else 0o755)
     write_whole(run / contract.FILE_SUPERVISE_CONFIG, config)
     beat(root)
-    for source, name in (("supervise.py", "supervise.py"), ("supervise.sh", "supervise")):
-        temporary = binaries / f"{name}.tmp"
-        shutil.copyfile(_HERE / source, temporary)
-        os.chmod(temporary, 0o755)
-        os.rename(temporary, binaries / name)
+    package = binaries / _PACKAGE
+    package.mkdir(exist_ok=True)
+    os.chmod(package, 0o755)
+    for module in sorted((_HERE / _PACKAGE).glob("*.py")):
+        _copy(module, package / module.name)
+    _copy(_HERE / "supervise.py", binaries / "supervise.py")
+    _copy(_HERE / "supervise.sh", binaries / "supervise")
+
+
+def _copy(source: Path, target: Path) -> None:
+    temporary = target.with_name(f"{target.name}.tmp")
+    shutil.copyfile(source, temporary)
+    os.chmod(temporary, 0o755)
+    os.rename(temporary, target)

@@ -1,0 +1,34 @@
+"""Small files between the supervisor and the sidecar, written whole and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+def write_whole(path, data):
+    """Write JSON so that a reader sees the old or the new content, never a part."""
+    temporary = "{}.{}.tmp".format(path, os.getpid())
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    os.chmod(temporary, 0o666)
+    os.rename(temporary, path)
+
+
+def read_json(path):
+    """The object in a file, or None where there is none or it is not one."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def identity(path):
+    """Changes whenever the file is replaced; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
