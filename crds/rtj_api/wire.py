@@ -305,6 +305,7 @@ class Report(Wire):
     run_complete: bool = False  # the run's newest fence says it finished
     # every rank
     pinned: list[str] = Field(default_factory=list)  # saves whole and pinned here, own or mirror
+    shares: list[str] = Field(default_factory=list)  # saves whose own files of this rank are pinned
     progress: ProgressView = Field(default_factory=ProgressView)
     checkpoint: CheckpointView = Field(default_factory=CheckpointView)
     verdicts: list[Verdict] = Field(default_factory=list)

@@ -475,6 +475,8 @@ class Agent:
         if not saves:
             return None
         hashes = await at.on_disk(at.directory.hashes, name)
+        if any(file.path not in hashes for save in saves for file in save.pin.files):
+            return None  # A pin that was changed: what is left of it is not what was saved.
         files = [PeerFile(path=p, size=s, sha256=h, mode=m) for p, (s, h, m) in hashes.items()]
         return PeerSave(name=name, facts=saves[0].record.facts, files=files)
 

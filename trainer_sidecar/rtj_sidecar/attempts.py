@@ -245,6 +245,7 @@ class Attempts:
             if at.journal.entry.restored_attempt < attempt:
                 await self._restorer.restore(directive)
             at.settled = False
+            at.ship_now.set()  # nobody may count this rank's word of prepare as its last
             await self._shipping.give_up_leftovers()
             for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
                 (at.link.run / name).unlink(missing_ok=True)

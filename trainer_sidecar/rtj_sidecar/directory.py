@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -38,11 +38,18 @@ from rtj_sidecar.checkpoints.pins import (
 )
 from rtj_sidecar.checkpoints.quarantine import free_quarantine
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
-from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.reader import Reader, stamp_of
 from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot, walk
-from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Snapshot, Stamp, Verdict
+from rtj_sidecar.checkpoints.types import (
+    Expectations,
+    FoundSave,
+    PartFiles,
+    Snapshot,
+    Stamp,
+    Verdict,
+)
 from rtj_sidecar.checkpoints.validate import Patience, judge_all
-from rtj_sidecar.runs.records import FileRecord, SaveFacts
+from rtj_sidecar.runs.records import FileRecord, SaveFacts, ShipRecord
 from rtj_sidecar.trainer.supervisor_link import write_whole
 
 SETTLE_SECONDS = 1.0
@@ -64,6 +71,7 @@ class PinRecord(Wire):
     wanted: list[FileRecord] | None = None  # what this rank has to restore of it, once known
     over: str | None = None  # why it will never be durable: skipped, dropped, ignored
     mirror: bool = False  # fetched, not written by this rank's trainer
+    alone: bool = False  # when it was named, nobody else had files of it, and none is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +248,21 @@ class Directory:
         pins = self.named(name)
         wanted = self.wanted(name)
         if wanted is None:
-            return any(not save.record.mirror for save in pins)
+            # What one rank wrote may be a share of it: its RNG state, its shards.
+            own = [save.record for save in pins if not save.record.mirror]
+            return any(self.expect.whole or record.alone for record in own)
         have = {(f.path, f.stamp.size) for save in pins for f in save.pin.files}
         return all((file.path, file.size) in have for file in wanted)
+
+    def is_alone(self, save: LocalSave, ship: ShipRecord, *, rank: int) -> bool:
+        """Whether that rank's pin is all of the save: by the ship that named it, and by the rules
+        of its layout."""
+        record, layout = save.record, layouts_for(layout=ship.layout)[0]
+        if ship.expected != [rank]:
+            return False
+        files = {file.path: file.stamp.size for file in save.pin.files}
+        part = PartFiles(rank=rank, files=files, facts=record.facts.facts)
+        return layout.union_gate(parts=[part], expect=self.expect).passed is not False
 
     def next_ordinal(self) -> int:
         return max((s.record.ordinal for s in self._saves.values()), default=0) + 1
@@ -324,6 +344,33 @@ class Directory:
             raise _problem(error, self.path, "write to") from error
         self._saves[pin] = LocalSave(whole, record)
         return self._saves[pin]
+
+    def follow_touch(self, paths: Collection[str]) -> None:
+        """A restore gave these files a new time; pins that are links to them have it, too.
+
+        Raises OSError.
+        """
+        for save in self.saves:
+            files = tuple(
+                replace(file, stamp=touched)
+                if file.path in paths and (touched := self._touched(save, file)) is not None
+                else file
+                for file in save.pin.files
+            )
+            if files != save.pin.files:
+                pin = replace(save.pin, files=files)
+                write_whole(pins_dir(self.path) / pin.id / "pin.json", json.dumps(asdict(pin)))
+                self._saves[pin.id] = LocalSave(pin, save.record)
+
+    def _touched(self, save: LocalSave, file: PinnedFile) -> Stamp | None:
+        try:
+            pinned = os.stat(files_dir(self.path, save.pin.id) / file.path, follow_symlinks=False)
+            placed = os.stat(self.path / file.path, follow_symlinks=False)
+        except OSError:
+            return None
+        same = (pinned.st_dev, pinned.st_ino) == (placed.st_dev, placed.st_ino)
+        was = (pinned.st_ino, pinned.st_size) == (file.stamp.inode, file.stamp.size)
+        return stamp_of(pinned) if same and was else None
 
     def is_intact(self, save: LocalSave) -> bool:
         """Whether the pinned bytes are still those that were pinned."""

@@ -31,6 +31,7 @@ class Looking:
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0
         self._condemned: set[str] = set()
+        self._busy = asyncio.Lock()  # two looks at once would pin one save twice
         self.is_unsettled = False  # at the last look something still changed
 
     async def loop(self) -> None:
@@ -57,8 +58,9 @@ class Looking:
         if at.site.config.shared_directory:
             open_paths, gone = None, False  # other pods write there, too
         try:
-            found = await at.on_disk(at.directory.look, writers=Writers(open_paths, gone))
-            new = await self._pin_new(found, gone=gone)
+            async with self._busy:
+                found = await at.on_disk(at.directory.look, writers=Writers(open_paths, gone))
+                new = await self._pin_new(found, gone=gone)
         except DirectoryProblem as problem:
             self._trouble(problem)
             return []

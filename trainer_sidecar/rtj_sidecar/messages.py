@@ -30,7 +30,7 @@ class Seen(Wire):
     rank: int
     attempt: int
     saves: list[SeenSave] = Field(default_factory=list)  # pinned, and without a name yet
-    pinned: list[str] = Field(default_factory=list)  # names
+    pinned: list[str] = Field(default_factory=list)  # names of saves whose files it has
     parts: list[str] = Field(default_factory=list)  # names whose part is in the store
     final: bool = False  # the trainer of this attempt has ended and the directory was looked at
 

@@ -38,7 +38,7 @@ class Mirroring:
 
     async def loop(self) -> None:
         at = self._at
-        if at.site.config.mirror == "never" or at.site.config.shared_directory:
+        if at.site.config.shared_directory:
             return
         while True:
             await asyncio.sleep(0.25)
@@ -47,12 +47,17 @@ class Mirroring:
             name = self._shipping.newest_durable
             # What this rank needs of it is known only once its manifest was read: its own pin may
             # be a share, such as one rank's RNG state.
-            if name is None or (
-                at.directory.wanted(name) is not None and at.directory.has_whole(name)
-            ):
+            if name is None or self._is_known(name):
                 continue
             if not await self.mirror(name):
                 self._not_before = time.monotonic() + BACK_OFF
+
+    def _is_known(self, name: str) -> bool:
+        at = self._at
+        never = at.site.config.mirror == "never"
+        if at.directory.wanted(name) is None:
+            return never and not at.directory.named(name)
+        return never or at.directory.has_whole(name)
 
     async def mirror(self, name: str) -> bool:
         """Make this pod hold all that it would restore of `name`. False: not now."""
@@ -69,7 +74,7 @@ class Mirroring:
             for save in own:
                 await at.on_disk(at.directory.update, save, wanted=list(wanted))
             missing = self._missing(name, wanted)
-            if not missing:
+            if not missing or at.site.config.mirror == "never":
                 self._looking.tell()
                 return True
             if not self._is_worth(sum(file.size for file in missing)):

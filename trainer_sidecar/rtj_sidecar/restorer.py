@@ -174,24 +174,24 @@ class Restorer:
                 problem = raised
         files: dict[str, FileRecord] = {}
         facts: SaveFacts | None = None
+        local = at.directory.named(name)
+        if local:
+            # Where ranks wrote other bytes under one name, each gets its own back.
+            for path, found in (await at.on_disk(at.directory.hashes, name)).items():
+                files[path] = _record_of(path, *found)
         for peer in resume.peers:
             told = await self._ask_peer(peer.rstrip("/"), name)
+            if told is None and not resume.durable:
+                raise RestoreError(
+                    f"{name} is not durable, and {peer}, which has files of it, does not answer: "
+                    "without it nobody knows that the save is whole"
+                )
             if told is None:
                 continue
             facts = facts or told.facts
             for file in told.files:
-                files.setdefault(
-                    file.path,
-                    FileRecord(
-                        path=file.path,
-                        key="",
-                        size=file.size,
-                        sha256=file.sha256,
-                        crc64nvme="",
-                        mode=file.mode,
-                    ),
-                )
-        local = at.directory.named(name)
+                found = _record_of(file.path, file.size, file.sha256, file.mode)
+                files.setdefault(file.path, found)
         if local:
             facts = facts or local[0].record.facts
         if facts is None or not files:
@@ -273,6 +273,10 @@ class Restorer:
         if state is None or os.getuid() != 0 or state.uid == 0:
             return None
         return Owner(state.uid, state.gid)
+
+
+def _record_of(path: str, size: int, sha256: str, mode: int) -> FileRecord:
+    return FileRecord(path=path, key="", size=size, sha256=sha256, crc64nvme="", mode=mode)
 
 
 async def until_stopped(at: Station, attempt: int) -> None:

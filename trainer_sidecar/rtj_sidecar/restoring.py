@@ -115,6 +115,7 @@ def restore(
         moved = apply_restore(
             root=directory.path, plan=plan, restore_id=restore_id, attempt=attempt, owner=owner
         )
+        directory.follow_touch(plan.touch)
     except (OSError, UnsafePathError, DirectoryProblem) as error:
         raise RestoreError(f"{target.name}: {error}") from error
     for file in (*chosen.files, *chosen.companions):

@@ -77,7 +77,14 @@ class Shipping:
     async def _bear(self, local: LocalSave, ship: ShipRecord) -> LocalSave:
         if local.record.name == ship.name:
             return local
-        local = await self._remember(local, name=ship.name, fence=ship.fence, n=ship.n)
+        directory, rank = self._at.directory, self._at.site.config.rank
+        local = await self._remember(
+            local,
+            name=ship.name,
+            fence=ship.fence,
+            n=ship.n,
+            alone=directory.is_alone(local, ship, rank=rank),
+        )
         self._looking.tell()
         return local
 
@@ -194,7 +201,7 @@ class Shipping:
                 )
                 for save in unnamed
             ],
-            pinned=at.reporter.current.pinned,
+            pinned=at.reporter.current.shares,
             parts=[r.name for r in records if r.part_done and r.name],
             final=at.settled,
         )

@@ -140,13 +140,11 @@ class Station:
         self.reporter.set(candidates=self.candidates[:CANDIDATES_TOLD])
 
     def tell_pins(self) -> None:
-        """Names that this pod could restore without fetching a byte, newest last."""
-        names: dict[str, None] = {}
-        for save in self.directory.saves:
-            name = save.record.name
-            if name and name not in names and self.directory.has_whole(name):
-                names[name] = None
-        self.reporter.set(pinned=list(names))
+        """Names that this pod could restore without fetching a byte, and those of which it has
+        all that it wrote or fetched itself; newest last."""
+        names = dict.fromkeys(s.record.name for s in self.directory.saves if s.record.name)
+        whole = [name for name in names if self.directory.has_whole(name)]
+        self.reporter.set(pinned=whole, shares=list(names))
 
     def fetched(self, count: int) -> None:
         """Count bytes on their way to a restore, from any thread; negative where sent again."""

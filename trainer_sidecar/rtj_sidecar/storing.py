@@ -111,7 +111,7 @@ class Storing:
             vetted = await asyncio.to_thread(
                 run.vet,
                 candidates,
-                pinned=set(at.reporter.current.pinned) | self._holding.pinned_by_others(),
+                pinned=set(at.reporter.current.shares) | self._holding.pinned_by_others(),
                 incoming=at.site.path / HIDDEN_DIR / "incoming",
                 fence=fence,
                 progress=at.fetched,

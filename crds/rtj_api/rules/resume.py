@@ -8,7 +8,7 @@ allowed a fresh start. Pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Resume
@@ -54,6 +54,7 @@ class Facts:
     candidates: Sequence[Candidate]  # rank 0's, newest first
     listed: bool  # the store answered, after the fence was claimed
     pinned: Mapping[int, Collection[str]]  # by live rank: saves whole and pinned there
+    shares: Mapping[int, Collection[str]] = field(default_factory=dict)  # and its own files of them
     urls: Mapping[int, str]  # by live rank: http://ip:port of its sidecar
     last_durable_step: int | None = None
     last_durable_name: str | None = None
@@ -62,12 +63,13 @@ class Facts:
     how_to_allow: str = HOW_TO_ALLOW
 
 
-def holders(candidate: Candidate, pinned: Mapping[int, Collection[str]]) -> tuple[int, ...]:
-    """Live ranks that have their files of it pinned."""
-    return tuple(sorted(r for r, names in pinned.items() if candidate.name in names))
+def holders(candidate: Candidate, *by_rank: Mapping[int, Collection[str]]) -> tuple[int, ...]:
+    """Ranks that have it in one of these."""
+    found = {r for held in by_rank for r, names in held.items() if candidate.name in names}
+    return tuple(sorted(found))
 
 
-def why_unusable(candidate: Candidate, *, pinned: Mapping[int, Collection[str]]) -> str | None:
+def why_unusable(candidate: Candidate, *, facts: Facts) -> str | None:
     """None when the save can be loaded by the whole gang; else why not."""
     if candidate.invalid is not None:
         return f"found invalid: {candidate.invalid}"
@@ -75,7 +77,7 @@ def why_unusable(candidate: Candidate, *, pinned: Mapping[int, Collection[str]])
         return "it holds weights only, not the optimizer's state"
     if candidate.durable:
         return None
-    have = set(holders(candidate, pinned))
+    have = set(holders(candidate, facts.pinned, facts.shares))
     missing = [r for r in candidate.needs if r not in have]
     if missing:
         ranks = ", ".join(map(str, missing[:8]))
@@ -105,13 +107,16 @@ def _is_behind_durable(candidate: Candidate, *, index: int, facts: Facts) -> boo
 
 
 def _resume(candidate: Candidate, facts: Facts) -> Resume:
-    peers = [facts.urls[r] for r in holders(candidate, facts.pinned) if r in facts.urls]
+    held = holders(candidate, facts.pinned, facts.shares)
+    # Only all of those who wrote it, together, know which files a save has without a manifest.
+    first = [] if candidate.durable else [r for r in candidate.needs if r in held]
+    ranks = [*first, *(r for r in held if r not in first)][: max(MAX_PEERS, len(first))]
     return Resume(
         run=facts.run,
         name=candidate.name,
         step=candidate.step,
         durable=candidate.durable,
-        peers=peers[:MAX_PEERS],
+        peers=[facts.urls[r] for r in ranks if r in facts.urls],
     )
 
 
@@ -124,7 +129,7 @@ def choose(facts: Facts) -> Chosen | NoChoice:
     """The newest save that all ranks can load; else scratch by right; else why to hold."""
     passed: list[PassedOver] = []
     for index, candidate in enumerate(facts.candidates):
-        why = why_unusable(candidate, pinned=facts.pinned)
+        why = why_unusable(candidate, facts=facts)
         if why is None and not facts.listed:
             if not is_pinned_everywhere(
                 candidate, pinned=facts.pinned, world_size=facts.world_size

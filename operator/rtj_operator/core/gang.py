@@ -87,8 +87,17 @@ class Gang:
     @property
     def pinned(self) -> dict[int, frozenset[str]]:
         """By rank with a living pod: the saves whole and pinned there."""
+        return {rank: frozenset(report.pinned) for rank, report in self._living.items()}
+
+    @property
+    def shares(self) -> dict[int, frozenset[str]]:
+        """By rank with a living pod: the saves whose own files of that rank are pinned there."""
+        return {rank: frozenset(report.shares) for rank, report in self._living.items()}
+
+    @property
+    def _living(self) -> dict[int, wire.Report]:
         return {
-            m.rank: frozenset(m.report.pinned)
+            m.rank: m.report
             for m in self.members
             if m.report is not None and m.pod is not None and not m.pod.is_terminal
         }

@@ -31,6 +31,7 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             candidates=report.candidates if report is not None else (),
             listed=bool(report is not None and report.listed),
             pinned=gang.pinned,
+            shares=gang.shares,
             urls=gang.urls,
             last_durable_step=status.checkpoint.last_durable_step,
             last_durable_name=status.checkpoint.last_durable_name,

@@ -43,6 +43,10 @@ CHOSEN = {
         facts(save(8, durable=False), save(4), pinned=BOTH),
         "s8",
     ),
+    "not durable, each has its share": (
+        facts(save(8, durable=False), save(4), pinned={0: set(), 1: set()}, shares=BOTH),
+        "s8",
+    ),
     "not durable, a part is gone": (
         facts(save(8, durable=False), save(4), pinned={0: {"s8"}}),
         "s4",
@@ -171,3 +175,20 @@ def test_at_most_64_peers_are_named() -> None:
     choice = choose(given)
     assert isinstance(choice, Chosen)
     assert len(choice.resume.peers) == 64
+
+
+def test_shares_are_at_hand_nowhere_and_all_who_wrote_are_asked() -> None:
+    ranks = range(100)
+    found = choose(
+        facts(
+            save(8, durable=False, needs=list(ranks)),
+            world_size=100,
+            pinned={99: {"s8"}},
+            shares={rank: {"s8"} for rank in ranks},
+            urls={rank: f"http://{rank}:1" for rank in ranks},
+        )
+    )
+    assert isinstance(found, Chosen)
+    assert found.resume.peers == [f"http://{rank}:1" for rank in ranks], "one missing: no list"
+    silent = choose(facts(save(8), listed=False, shares=BOTH, pinned={0: set(), 1: set()}))
+    assert isinstance(silent, NoChoice), "a share is no copy that is local everywhere"
