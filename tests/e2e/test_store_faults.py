@@ -65,6 +65,23 @@ def prove_whole(product: Stack, space: Kube, tmp_path: Path) -> list[dict]:
     return records
 
 
+def prove_records_last(proxy: FaultProxy, records: list[dict]) -> None:
+    """Each commit record was first sent when every file that it names had been taken."""
+    seen = [(s.request, s.status) for s in list(proxy.seen)]
+    for record in records:
+        name = f"/manifests/f{record['fence']}-n{record['n']}.json"
+        sent = [i for i, (request, _) in enumerate(seen) if request.endswith(name)]
+        told = [i for i in sent if seen[i][0].startswith("PUT ")]
+        assert told, f"no record {name} among {len(seen)} requests"
+        for file in record["files"]:
+            stored = [
+                i
+                for i, (request, status) in enumerate(seen)
+                if request.startswith(("PUT ", "POST ")) and status == 200 and file["key"] in request
+            ]
+            assert stored and stored[-1] < told[0], f"{file['key']} after its record"
+
+
 def marks(product: Stack, space: Kube) -> list[dict]:
     keys = list_keys(product.s3, prefix=f"{space.namespace}/")
     return [json.loads(read_object(product.s3, key=k)) for k in keys if "/marks/" in k]
@@ -121,7 +138,9 @@ def test_503_for_long_costs_nothing_but_the_lag(
     assert status["checkpoint"]["lastDurableStep"] == steps
     assert status["checkpoint"]["pendingSaves"] == 0
     assert (status["restarts"], status["starts"]) == (0, 1)
-    assert prove_whole(product, space, tmp_path)[-1]["step"] == steps
+    records = prove_whole(product, space, tmp_path)
+    assert records[-1]["step"] == steps
+    prove_records_last(proxy, records)
     assert marks(product, space) == []
 
 
