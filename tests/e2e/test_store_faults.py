@@ -74,12 +74,11 @@ def prove_records_last(proxy: FaultProxy, records: list[dict]) -> None:
         told = [i for i in sent if seen[i][0].startswith("PUT ")]
         assert told, f"no record {name} among {len(seen)} requests"
         for file in record["files"]:
-            stored = [
-                i
-                for i, (request, status) in enumerate(seen)
-                if request.startswith(("PUT ", "POST ")) and status == 200 and file["key"] in request
-            ]
-            assert stored and stored[-1] < told[0], f"{file['key']} after its record"
+            key = file["key"]
+            taken = [i for i, (r, status) in enumerate(seen) if status == 200 and key in r]
+            stored = [i for i in taken if seen[i][0].startswith(("PUT ", "POST "))]
+            assert stored, f"{key} was never taken"
+            assert stored[-1] < told[0], f"{key} after its record"
 
 
 def marks(product: Stack, space: Kube) -> list[dict]:

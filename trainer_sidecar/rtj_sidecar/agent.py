@@ -147,7 +147,16 @@ class Agent:
         )
 
     def _open_run(self, reporter: Reporter) -> Run | None:
-        config = self._site.config
+        config, loop = self._site.config, asyncio.get_running_loop()
+
+        def waits(problem: StoreProblem | None) -> None:
+            # An upload survives minutes of outage by itself; that is no reason not to tell of it.
+            tell = partial(reporter.heal, "transfer")
+            if problem is not None:
+                tell = partial(reporter.degrade, "transfer", problem.reason, problem.message)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(tell)
+
         if config.store_url is None:
             reporter.degrade(
                 "store",
@@ -167,6 +176,7 @@ class Agent:
                     Path(config.store_credentials_dir) if config.store_credentials_dir else None
                 ),
                 late=True,
+                on_wait=waits,
             )
         except StoreProblem as problem:
             reporter.degrade("store", problem.reason, problem.message, retrying=False)

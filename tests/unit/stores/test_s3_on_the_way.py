@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,29 @@ def test_a_small_record_changed_on_the_way_is_read_again(store: S3Store, proxy: 
     assert found is not None
     assert found.data == b'{"sha256": "0123456789"}'
     assert len(proxy.hits(Mode.CORRUPT)) == 2
+
+
+def test_an_upload_that_waits_for_the_store_says_so_meanwhile(
+    s3: S3Server, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    told: list[StoreProblem | None] = []
+    heard = threading.Event()
+
+    def hear(problem: StoreProblem | None) -> None:
+        told.append(problem)
+        heard.set()
+
+    store = S3Store(bucket=s3.bucket, prefix="waits", endpoint=proxy.endpoint, on_wait=hear)
+    (tmp_path / "sent").write_bytes(BODY)
+    proxy.switch(Fault(Mode.BUSY))
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(store.upload_file, "file", tmp_path / "sent")
+        assert heard.wait(60)
+        assert told[0] is not None
+        assert told[0].reason is Reason.STORE_UNREACHABLE
+        assert "503" in told[0].message or "SlowDown" in told[0].message
+        assert not under_way.done()
+        proxy.heal()
+        under_way.result(timeout=60)
+    assert told[-1] is None
+    store.close()

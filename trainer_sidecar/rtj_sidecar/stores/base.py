@@ -75,6 +75,9 @@ class IfMatch:
 
 
 Condition = IfAbsent | IfMatch | None
+# Called from any thread: with what a call has been waiting out for some seconds, still going on,
+# and with None once the store has answered again.
+OnWait = Callable[[StoreProblem | None], None]
 
 
 @dataclass(frozen=True, slots=True)

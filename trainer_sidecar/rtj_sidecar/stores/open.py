@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.stores.base import Store, StoreProblem
+from rtj_sidecar.stores.base import OnWait, Store, StoreProblem
 from rtj_sidecar.stores.late import late_store
 
 SCHEMES = ("s3", "file")
@@ -23,6 +23,7 @@ def open_store(
     patience_s: float = 10.0,
     transfer_patience_s: float = 300.0,
     late: bool = False,
+    on_wait: OnWait | None = None,
 ) -> Store:
     """The store at `s3://bucket/prefix` or `file:///directory`. Talks to nobody yet.
 
@@ -30,8 +31,8 @@ def open_store(
     from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
     `patience_s`: how long a small call goes on trying; `transfer_patience_s`: how long a transfer
     survives a store that does not answer. `late`: the driver is loaded in the background, and what
-    it has against its settings is said by the first call. Raises StoreProblem for a URL that cannot
-    be one.
+    it has against its settings is said by the first call. `on_wait` hears of a transfer that goes
+    on waiting, see `stores.base.OnWait`. Raises StoreProblem for a URL that cannot be one.
     """
     parts = urlsplit(url)
     if parts.username or parts.password:
@@ -71,6 +72,7 @@ def open_store(
                 credentials_dir=credentials_dir,
                 patience_s=patience_s,
                 transfer_patience_s=transfer_patience_s,
+                on_wait=on_wait,
             )
 
         return late_store(f"s3://{bucket}/{prefix}".rstrip("/"), make) if late else make()

@@ -31,6 +31,7 @@ from rtj_sidecar.stores.base import (
     IfAbsent,
     IfMatch,
     Listed,
+    OnWait,
     Progress,
     Small,
     StoreProblem,
@@ -48,6 +49,7 @@ from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Pla
 from rtj_sidecar.stores.s3_upload import Uploads
 
 _LONGEST_WAIT_S = 8.0
+_TELL_AFTER_S = 5.0
 
 
 class S3Store:
@@ -66,8 +68,10 @@ class S3Store:
         transfer_patience_s: float = 300.0,
         threads: int | None = None,
         part_size: int | None = None,
+        on_wait: OnWait | None = None,
     ) -> None:
         self._bucket = bucket
+        self._on_wait, self._told = on_wait, False
         self._prefix = f"{prefix}/" if prefix else ""
         self._place = Place(bucket=bucket, endpoint=endpoint, region=region)
         self._patience_s = patience_s
@@ -256,7 +260,7 @@ class S3Store:
         read_body = arguments.pop("read_body", False)
         if key is not None:
             arguments["Key"] = self._full_key(key)
-        deadline, wait = time.monotonic() + patience_s, 0.1
+        began, wait = time.monotonic(), 0.1
         while True:
             check_cancel(cancel)
             # An earlier try has left a streamed body at its end.
@@ -267,16 +271,25 @@ class S3Store:
                     answer = getattr(client, operation)(Bucket=self._bucket, **arguments)
                     if read_body:
                         answer["Body"] = answer["Body"].read()
+                    if self._told:
+                        self._tell(None)
                     return answer
             except StoreProblem as problem:
-                pause = wait * random.uniform(0.5, 1.0)
-                if not problem.transient or time.monotonic() + pause > deadline:
+                pause, waited = wait * random.uniform(0.5, 1.0), time.monotonic() - began
+                if not problem.transient or waited + pause > patience_s:
                     raise
+                if waited > _TELL_AFTER_S:
+                    self._tell(problem)
             wait = min(wait * 2, _LONGEST_WAIT_S)
             if cancel is None:
                 time.sleep(pause)
             elif cancel.wait(pause):
                 raise Cancelled
+
+    def _tell(self, problem: StoreProblem | None) -> None:
+        self._told = problem is not None
+        if self._on_wait is not None:
+            self._on_wait(problem)
 
     @contextlib.contextmanager
     def _explained(self, operation: str, key: str) -> Iterator[None]:
