@@ -168,6 +168,22 @@ _CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "A restart was asked for by annotation.", _NOTHING, Charge.INTENT
     ),
     Reason.HOLD_ENDED: ReasonText("What the job was held for is settled.", _NOTHING, Charge.INTENT),
+    Reason.BEGINNING_CHANGED: ReasonText(
+        "A person named another save to go on from (checkpoint.resumeFrom, or a request).",
+        "Nothing to do. What lay after that save stays in the run as a branch.",
+        Charge.INTENT,
+    ),
+    Reason.RUN_CONTINUED: ReasonText(
+        "The job goes on with a run that another job, now gone, had begun; the event lists what "
+        "differs between the two.",
+        "If the difference was not meant, correct it: no save was changed.",
+        Charge.INTENT,
+    ),
+    Reason.RUN_TAKEN_OVER: ReasonText(
+        "The run was claimed over the job that held it, because a person said that it had ended.",
+        "Nothing to do. If that job does live, it publishes nothing any more and is held.",
+        Charge.INTENT,
+    ),
 }
 
 _HOLDS: Final[Mapping[Reason, ReasonText]] = {
@@ -186,14 +202,27 @@ _HOLDS: Final[Mapping[Reason, ReasonText]] = {
     ),
     Reason.RUN_IN_USE: ReasonText(
         "Another job that may still live holds this run.",
-        "Delete that job, or choose another checkpoint.runID. If it is certainly gone, allow it: "
-        "`kubectl annotate rtj <name> --overwrite "
+        "Delete that job, or choose another checkpoint.runID. If it is certainly gone, name its "
+        "UID in checkpoint.takeOver, or allow it once: `kubectl annotate rtj <name> --overwrite "
         '\'resumable-training.dev/request={"id":"1","action":"take-over"}\'`; each request needs '
         "another id.",
     ),
     Reason.RUN_ALREADY_COMPLETE: ReasonText(
         "The run in the store has finished; there is nothing to resume.",
-        "Choose another checkpoint.runID to train anew.",
+        "Choose another checkpoint.runID, or delete the run below the store's url, or begin at "
+        "step 0 beside its saves with onExistingRun: Fresh, or train on from one of them with "
+        "checkpoint.resumeFrom.",
+    ),
+    Reason.RUN_EXISTS: ReasonText(
+        "The store holds saves of this run, and onExistingRun is Hold.",
+        "Set onExistingRun to Resume or Fresh, or say it once by request: `restart` goes on from "
+        "the newest save, `allow-scratch` begins at step 0, `resume-from` takes the save that it "
+        "names.",
+    ),
+    Reason.RESUME_FROM_UNUSABLE: ReasonText(
+        "The beginning that a person named cannot be used. Nothing was started.",
+        "The message says why. Correct checkpoint.resumeFrom or remove it, or make a request with "
+        "another id; `rtj inspect <store url> --run-id <runID>` lists all names.",
     ),
     Reason.STORE_UNREACHABLE: ReasonText(
         "The store does not answer, so it is unknown which saves it holds.",
@@ -215,6 +244,10 @@ _HOLDS: Final[Mapping[Reason, ReasonText]] = {
 _BAD_INPUT: Final[Mapping[Reason, ReasonText]] = {
     Reason.INVALID_SPEC: ReasonText(
         "The spec cannot be run.", "The message names the field and what to write."
+    ),
+    Reason.REQUEST_REFUSED: ReasonText(
+        "The annotation resumable-training.dev/request was not done.",
+        "The event and status.lastRequest say why. Write it anew with another id.",
     ),
     Reason.TRAINER_CONTAINER_AMBIGUOUS: ReasonText(
         "The template has several containers and none is named trainer.",

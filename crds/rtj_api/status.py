@@ -103,6 +103,21 @@ class Culprit(StatusModel):
     message: Message | None = None
 
 
+class WantedBeginning(StatusModel):
+    """A beginning that a person asked for instead of the newest save."""
+
+    value: str | None = Field(None, description="As in resumeFrom; absent: a start from nothing.")
+    asked: str = Field(description="By whose word; in a run it acts once.")
+
+
+class Beginnings(StatusModel):
+    """What people asked this job to begin from, and what has been done of it."""
+
+    wanted: WantedBeginning | None = Field(None, description="By request, not yet done.")
+    acted: list[str] = Field(default_factory=list, max_length=64)
+    accepted: bool = Field(False, description="A request let it go on with the existing run.")
+
+
 class CurrentAttempt(StatusModel):
     """The attempt that is being started or runs: why, how, and when it passed each stage."""
 
@@ -119,6 +134,10 @@ class CurrentAttempt(StatusModel):
         description="Lost nodes that the scheduler may still believe in; new pods keep off them.",
     )
     may_claim: bool = Field(False, description="The run's last holder has ended: claim over it.")
+    claim_over: str | None = Field(None, description="That holder: <cluster UID>/<job UID>.")
+    wanted: WantedBeginning | None = Field(
+        None, description="The beginning that its pods were told to look for."
+    )
     fault_at: Time | None = Field(None, description="When the fault happened, as far as known.")
     detected_at: Time | None = Field(None, description="When the operator heard of it.")
     recorded_at: Time
@@ -142,6 +161,7 @@ class ResumeDecision(StatusModel):
     durable: bool = True
     peers: list[str] = Field(default_factory=list, max_length=64)
     fast: bool = False
+    asked: str | None = Field(None, description="By whose word; absent: the newest save.")
     at: Time
     reason: Message = ""
 
@@ -293,6 +313,7 @@ class Status(StatusModel):
     held_since: Time | None = Field(None, description="First hold since the last start.")
     allow_scratch: bool = Field(False, description="The next start may be from nothing.")
     ever_durable: bool = Field(False, description="A step of this run was durable once.")
+    beginnings: Beginnings = Field(default_factory=Beginnings)
     pending_template: PendingTemplate | None = None
     budgets: Budgets = Field(default_factory=Budgets)
     progress: Progress = Field(default_factory=Progress)

@@ -63,6 +63,8 @@ class LayoutName(StrEnum):
 
 class OnExistingRun(StrEnum):
     RESUME = "Resume"
+    HOLD = "Hold"
+    FRESH = "Fresh"
 
 
 class OnNoValid(StrEnum):
@@ -224,9 +226,32 @@ class Checkpoint(Api):
     on_existing_run: OnExistingRun = Field(
         OnExistingRun.RESUME,
         description=(
-            "What to do when the store already holds saves of this run. Resume: go on from the "
-            "newest valid one. A run that another living job holds is never touched."
+            "What a new job does when the store already holds saves of this run. Resume: go on "
+            "from the newest valid one; an event lists what differs from the job before. Hold: "
+            "start nothing until a request says how. Fresh: begin at step 0; the saves of before "
+            "stay and can be named in resumeFrom. A run that another living job holds is never "
+            "touched, and one that has finished is held unless Fresh or resumeFrom is given."
         ),
+    )
+    take_over: Annotated[str, StringConstraints(max_length=128)] | None = Field(
+        None,
+        description=(
+            "UID of the job that holds this run and has certainly ended (as the condition of "
+            "RunInUse names it, alone or as <cluster UID>/<job UID>): the run is claimed over it. "
+            "If it does live, it can publish nothing any more and is stopped."
+        ),
+        json_schema_extra=v.rules(*v.TAKE_OVER),
+    )
+    resume_from: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = Field(
+        None,
+        description=(
+            "Start from this save instead of the newest one: a save of this run by its full name, "
+            "also on a branch (f3-n2-s400); another run of this store, its newest valid save or a "
+            "named one (team/gpt, team/gpt/f3-n2-s400); the URL of such a run, read with this "
+            "store's endpoint and credentials. Acts once for each value in a run, also on a "
+            "running job; what lay after it stays as a branch."
+        ),
+        json_schema_extra=v.rules(*v.RESUME_FROM),
     )
     resume_args: tuple[ShortText, ...] = Field(
         (),

@@ -26,6 +26,8 @@ from rtj_api.contract import (
     VOLUME_PODINFO,
     VOLUME_RUN,
 )
+from rtj_api.rules.steering import FORMS
+from rtj_api.rules.steering import RUN_ID as RUN_ID_PATTERN
 
 MAX_NAME_AND_RANK: Final = 51
 """Characters of the job's name and its highest rank. A pod's name is also its hostname, which has
@@ -159,9 +161,28 @@ INCLUDE: Final = (
 RUN_ID: Final = (
     Rule(
         "run-id",
-        "self.matches('^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$')",
+        f"self.matches('^{RUN_ID_PATTERN}$')",
         "runID consists of letters, digits, '.', '_' and '-', in parts separated by '/', each "
         "beginning with a letter or digit, such as team-a/gpt-7b",
+    ),
+)
+
+TAKE_OVER: Final = (
+    Rule(
+        "take-over",
+        "self.matches('^[A-Za-z0-9-]+(/[A-Za-z0-9-]+)?$')",
+        "takeOver is the UID of the job that holds the run, or <cluster UID>/<job UID>, as the "
+        "condition with reason RunInUse names it",
+    ),
+)
+
+RESUME_FROM: Final = (
+    Rule(
+        "resume-from",
+        f"self.matches('^{RUN_ID_PATTERN}/?$') || "
+        "self.matches('^s3://[A-Za-z0-9][A-Za-z0-9._-]*/[^?#]+$') || "
+        "self.matches('^file:///[^/?#].*$')",
+        f"resumeFrom names neither a save nor a run: {FORMS}",
     ),
 )
 
@@ -309,6 +330,8 @@ ALL_RULES: Final = (
     *CHECKPOINT_PATH,
     *INCLUDE,
     *RUN_ID,
+    *TAKE_OVER,
+    *RESUME_FROM,
     *RESUME_ARGS,
     *CHECKPOINT,
     *BACKOFF,

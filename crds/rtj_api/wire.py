@@ -61,6 +61,14 @@ class Resume(Wire):
     step: int | None = None
     durable: bool = True  # False: only in pods, peers serve it
     peers: list[str] = Field(default_factory=list)  # http://ip:port that hold files of it, pinned
+    asked: str | None = None  # by whose word it is this one (status.Wanted.asked); None: by rule
+
+
+class Wanted(Wire):
+    """A beginning that a person asked for instead of the newest save."""
+
+    value: str | None = None  # a form of rules.steering; None: a start from nothing
+    asked: str  # by whose word; acts once in a run: its records keep it with what came of it
 
 
 class Directive(Wire):
@@ -81,6 +89,8 @@ class Directive(Wire):
     fast: bool = False
     grace_seconds: float | None = None  # for the older trainer; None: SIGKILL at once
     may_claim: bool = False  # the owner of the run's highest fence has ended: claim over it
+    claim_over: str | None = None  # that owner, "<clusterUID>/<jobUID>"; None: whoever it is
+    wanted: Wanted | None = None  # PREPARE: rank 0 looks for this beginning too, see Report.found
     stop_step: int | None = None
     replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
     # Put on by whoever writes the annotation; no part of what is asked for.
@@ -102,6 +112,8 @@ class SidecarConfig(Wire):
     job: str
     rank: int
     made_in: int
+    image: str | None = None  # these two of the trainer's container: told when they change
+    command: list[str] = Field(default_factory=list)
     framework: str
     procs_per_replica: int
     procs_stated: bool = False  # by the user; else it is only the number of GPUs
@@ -241,6 +253,31 @@ class Candidate(Wire):
     written_at: float | None = None
 
 
+class Holder(Wire):
+    """Another job that held this run last, as its fence says."""
+
+    owner: str  # "<clusterUID>/<jobUID>"
+    namespace: str | None = None
+    job: str | None = None
+    attempt: int
+    fence: int
+    claimed_at: float
+    outcome: str | None = None  # complete | failed | released; None: it may still write
+    changes: list[str] = Field(default_factory=list)  # what this job does otherwise, in words
+
+    @property
+    def is_released(self) -> bool:
+        return self.outcome in ("failed", "released")
+
+
+class Found(Wire):
+    """What rank 0's sidecar found of Directive.wanted."""
+
+    asked: str  # as in the directive
+    save: Candidate | None = None  # to resume from; it lies in this run by now
+    problem: str | None = None  # why there is none, with the remedy
+
+
 class ProgressView(Wire):
     step: int | None = None
     epoch: float | None = None
@@ -303,6 +340,9 @@ class Report(Wire):
     listed: bool | None = None  # the store answered in this attempt's prepare
     candidates: list[Candidate] = Field(default_factory=list)
     run_complete: bool = False  # the run's newest fence says it finished
+    holder: Holder | None = None  # the newest fence of another job, whatever came of that job
+    found: Found | None = None
+    acted: list[str] = Field(default_factory=list)  # `asked` of beginnings that the run has had
     # every rank
     pinned: list[str] = Field(default_factory=list)  # saves whole and pinned here, own or mirror
     shares: list[str] = Field(default_factory=list)  # saves whose own files of this rank are pinned

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rtj_api.wire import SEQ, Directive, Phase, Report, Resume, SidecarConfig, SidecarPhase
+from rtj_api.wire import SEQ, Directive, Phase, Report, Resume, SidecarConfig, SidecarPhase, Wanted
 
 from kit import toy_trainer
 from kit.supervised import Supervised, start_supervised, wait_for
@@ -139,8 +139,10 @@ class PodLike:
         coordinator_port: int | None = None,
         grace: float | None = None,
         may_claim: bool = False,
+        wanted: Wanted | None = None,
     ) -> None:
         directive = Directive(
+            wanted=wanted,
             job_uid=self.config.job_uid,
             pod_uid=self.uid,
             rank=self.config.rank,

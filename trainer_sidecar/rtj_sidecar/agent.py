@@ -41,6 +41,7 @@ from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
 from rtj_sidecar.mirroring import Mirroring
 from rtj_sidecar.report import Reporter
+from rtj_sidecar.runs.context import About
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.server import PinnedFile, make_app
 from rtj_sidecar.shipping import Shipping
@@ -110,6 +111,7 @@ class Agent:
         self.holding = holding
         self.shipping = Shipping(station, self.looking, holding)
         storing = Storing(station, self.looking, holding) if holding is not None else None
+        self.storing = storing
         self.attempts = Attempts(station, self.looking, self.shipping, holding, storing)
         self.mirroring = Mirroring(station, self.looking, self.shipping)
         entry = journal.entry
@@ -166,18 +168,17 @@ class Agent:
                 retrying=False,
             )
             return None
+        opened = partial(
+            open_store,
+            endpoint=config.store_endpoint,
+            region=config.store_region,
+            ca_file=config.store_ca_file,
+            credentials_dir=(
+                Path(config.store_credentials_dir) if config.store_credentials_dir else None
+            ),
+        )
         try:
-            store = open_store(
-                config.store_url,
-                endpoint=config.store_endpoint,
-                region=config.store_region,
-                ca_file=config.store_ca_file,
-                credentials_dir=(
-                    Path(config.store_credentials_dir) if config.store_credentials_dir else None
-                ),
-                late=True,
-                on_wait=waits,
-            )
+            store = opened(config.store_url, late=True, on_wait=waits)
         except StoreProblem as problem:
             reporter.degrade("store", problem.reason, problem.message, retrying=False)
             return None
@@ -188,6 +189,13 @@ class Agent:
             job_uid=config.job_uid,
             rank=config.rank,
             union_gate=partial(union_gate, procs=_procs(config)),
+            about=About(
+                namespace=config.namespace,
+                job=config.job,
+                image=config.image,
+                command=tuple(config.command),
+            ),
+            open_place=opened,
         )
 
     def _metrics(self, accept: str) -> tuple[bytes, str]:
@@ -238,6 +246,8 @@ class Agent:
             group.create_task(self.looking.loop())
             group.create_task(self.shipping.loop())
             group.create_task(self.mirroring.loop())
+            if self.storing is not None:
+                group.create_task(self.storing.watch_loop())
             if not self._site.holds:
                 group.create_task(self.shipping.listen_loop())
 

@@ -261,7 +261,7 @@ class Attempts:
                     self._storing.claim_late(
                         attempt=attempt,
                         world_size=directive.world_size,
-                        parent=self._storing.parent_for(resume.name, step=resume.step),
+                        parent=self._storing.parent_for(resume),
                     )
                 )
             elif not at.may_publish:

@@ -123,6 +123,12 @@ class Holding:
                 self._durable.append(name)
         self._tell()
 
+    def begin_line(self, durable: list[str]) -> None:
+        """Only these saves (oldest first) are before what comes; none: a start from nothing."""
+        before = [name for name in self._durable if name not in durable] if durable else []
+        self._durable = deque([*before, *durable], maxlen=KEPT)
+        self._tell()
+
     def _forget(self, name: str) -> None:
         self._open.pop(name, None)
         self._opened.pop(name, None)
@@ -280,7 +286,7 @@ class Holding:
             if ship.fence == fence:
                 self._ignored(answer.message)
         elif isinstance(answer, FenceLost):
-            self._lost(answer.by)
+            self.lost(answer.by)
         elif isinstance(answer, Waiting):
             waited = time.monotonic() - self._opened.get(ship.name, 0)
             if waited > WAIT_SECONDS and self._heard:
@@ -374,12 +380,13 @@ class Holding:
         at.link.kill(up_to=at.attempt)
         at.fail(Reason.CHECKPOINT_IGNORED, message)
 
-    def _lost(self, by: int) -> None:
+    def lost(self, by: int) -> None:
+        """A higher fence exists: whoever holds it publishes, and this attempt stops."""
         at = self._at
         at.may_publish = False
         at.link.kill(up_to=at.attempt)
         at.fail(
             Reason.FENCE_TAKEN,
-            f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer attempt "
-            "publishes now, so this one stops",
+            f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer "
+            "attempt, or a job that took the run over, publishes now, so this one stops",
         )

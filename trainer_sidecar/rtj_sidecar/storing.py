@@ -7,22 +7,27 @@ that did not answer for an empty one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate, Directive, Verdict
+from rtj_api.rules.steering import MadeWith, changes, masked
+from rtj_api.wire import Candidate, Directive, Found, Holder, Resume, Verdict, Wanted
 
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.runs.beginnings import acted
 from rtj_sidecar.runs.fence import Claimed, FenceTaken, OwnedByOther, Superseded
 from rtj_sidecar.runs.history import History
-from rtj_sidecar.runs.records import Outcome, Parent
+from rtj_sidecar.runs.records import FenceRecord, Outcome, Parent
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 15.0
+WATCH_SECONDS, HELD_SECONDS = 5.0, 30.0
+ACTED_TOLD = 64
 KEY = "store"
 
 
@@ -36,12 +41,16 @@ class Storing:
         self.listed = asyncio.Event()
         self.vetted = asyncio.Event()  # nothing is being fetched to prove a save
         self.vetted.set()
+        self._watching: asyncio.Task[None] | None = None
 
     async def claim_and_list(self, directive: Directive) -> None:
         """Goes on until the store has answered; `listed` is set as soon as it has, before a save
         that nobody has pinned is fetched to be proved. Cancelled by what follows."""
         at, back_off = self._at, MIN_BACK_OFF
         self.listed.clear()
+        if self._watching is not None:
+            self._watching.cancel()
+        at.reporter.set(found=None)
         if at.run is None:
             at.reporter.set(listed=False)
             return
@@ -67,15 +76,21 @@ class Storing:
             attempt=directive.attempt,
             world_size=directive.world_size,
             may_claim=directive.may_claim,
+            over=directive.claim_over,
         )
         match answer:
-            case OwnedByOther(owner, fence, complete):
-                at.reporter.set(fence_owner=owner, run_complete=complete, listed=True)
+            case OwnedByOther(owner, fence, complete, record):
+                holder = self._holder_of(record)
+                at.reporter.set(
+                    fence_owner=owner, run_complete=complete, listed=True, holder=holder
+                )
                 at.fail(
                     Reason.RUN_ALREADY_COMPLETE if complete else Reason.RUN_IN_USE,
                     f"run {at.site.config.run_id} belongs to {owner} (fence {fence})",
                     retrying=True,
                 )
+                if not complete:
+                    self._watching = asyncio.create_task(self._until_released(run, holder))
                 return False
             case Superseded(attempt, fence):
                 at.fail(
@@ -96,6 +111,11 @@ class Storing:
         if rolled.committed or rolled.dropped:
             history = await asyncio.to_thread(run.history)
         candidates = await asyncio.to_thread(run.candidates, history)
+        others = [known for known in history.fences if known.owner != record.owner]
+        has_acted = acted(history)
+        wanted = directive.wanted
+        if wanted is not None and wanted.asked in has_acted:
+            wanted = None
         at.journal.note(
             fence=fence,
             fence_attempt=directive.attempt,
@@ -104,19 +124,20 @@ class Storing:
         )
         at.may_publish = True
         self.take_in(history, candidates)
-        at.reporter.set(fence=fence, fence_owner=None, run_complete=complete)
+        at.reporter.set(
+            fence=fence,
+            fence_owner=None,
+            run_complete=complete,
+            holder=self._holder_of(others[-1]) if others else None,
+            acted=has_acted[-ACTED_TOLD:],
+            found=None,
+        )
+        if wanted is not None:
+            return await self._find(run, history, wanted=wanted, fence=fence)
         self.vetted.clear()
         self.listed.set()
         try:
-            vetted = await asyncio.to_thread(
-                run.vet,
-                candidates,
-                pinned=set(at.reporter.current.shares) | self._holding.pinned_by_others(),
-                incoming=at.site.path / HIDDEN_DIR / "incoming",
-                fence=fence,
-                progress=at.fetched,
-                cancel=at.closing,
-            )
+            vetted = await self._vet(run, candidates, fence=fence)
         finally:
             self.vetted.set()
         if any(found.invalid is not None for found in vetted):
@@ -127,6 +148,116 @@ class Storing:
         at.reporter.set(listed=True)
         self._looking.tell()
         return True
+
+    async def _vet(self, run: Run, candidates: list[Candidate], *, fence: int) -> list[Candidate]:
+        at = self._at
+        return await asyncio.to_thread(
+            run.vet,
+            candidates,
+            pinned=set(at.reporter.current.shares) | self._holding.pinned_by_others(),
+            incoming=at.site.path / HIDDEN_DIR / "incoming",
+            fence=fence,
+            progress=at.fetched,
+            cancel=at.closing,
+        )
+
+    async def _find(self, run: Run, history: History, *, wanted: Wanted, fence: int) -> bool:
+        """Look for the beginning that was asked for, and prove it: the choice waits for it."""
+        at = self._at
+        at.tell_candidates()
+        if wanted.value is None:
+            at.reporter.set(found=Found(asked=wanted.asked), listed=True)
+            return True
+        self.vetted.clear()
+        self.listed.set()
+        try:
+            found = await asyncio.to_thread(
+                run.find,
+                history,
+                wanted=wanted,
+                fence=fence,
+                incoming=at.site.path / HIDDEN_DIR / "importing",
+                progress=at.fetched,
+                cancel=at.closing,
+            )
+            if found.save is not None:
+                found = await self._proved(run, found, found.save, fence=fence)
+        finally:
+            self.vetted.set()
+        log.info("%s: %s", wanted.value, found.problem or (found.save and found.save.name))
+        at.reporter.set(found=found, listed=True)
+        self._looking.tell()
+        return True
+
+    async def _proved(self, run: Run, found: Found, save: Candidate, *, fence: int) -> Found:
+        (judged,) = await self._vet(run, [save], fence=fence)
+        history = await asyncio.to_thread(run.history)
+        self._at.journal.note(next_n=await asyncio.to_thread(run.next_n, history, fence))
+        if judged.invalid is None:
+            return found.model_copy(update={"save": judged})
+        self._tell_invalid([judged], run=run, history=history)
+        why = run.why_invalid(history, judged.name) or judged.invalid
+        return Found(asked=found.asked, problem=f"{judged.name} is not valid: {why}")
+
+    def _holder_of(self, record: FenceRecord) -> Holder:
+        config, directive = self._at.site.config, self._at.directive
+        return Holder(
+            owner=record.owner,
+            namespace=record.namespace,
+            job=record.job,
+            attempt=record.attempt,
+            fence=record.fence,
+            claimed_at=record.claimed_at,
+            outcome=record.outcome,
+            changes=changes(
+                MadeWith(image=record.image, command=record.command, world_size=record.world_size),
+                MadeWith(
+                    image=config.image,
+                    command=masked(config.command),
+                    world_size=directive.world_size if directive is not None else None,
+                ),
+            ),
+        )
+
+    async def _until_released(self, run: Run, holder: Holder) -> None:
+        """While the run is another's: tell when its holder lets it go, or is another by now."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                record = await asyncio.to_thread(run.newest_fence)
+            except StoreProblem:
+                continue
+            if record is not None and self._holder_of(record) != holder:
+                self._at.reporter.set(holder=self._holder_of(record))
+                return
+
+    async def watch_loop(self) -> None:
+        """Between saves nothing would tell that another job took the run over."""
+        at = self._at
+        while True:
+            await asyncio.sleep(HELD_SECONDS)
+            fence = at.fence
+            if at.run is None or fence is None or not (at.may_publish and at.is_training):
+                continue
+            with contextlib.suppress(StoreProblem):
+                record = await asyncio.to_thread(at.run.newest_fence)
+                if record is not None and record.fence > fence == at.fence and at.may_publish:
+                    self._holding.lost(record.fence)
+
+    async def begin_line(self, run: Run, parent: Parent) -> None:
+        """The fence has its parent: only what can be reached through it counts from now on."""
+        at = self._at
+        if not parent.asked and not parent.scratch:
+            return
+        history = await asyncio.to_thread(run.history)
+        candidates = await asyncio.to_thread(run.candidates, history)
+        at.journal.note(last_durable_name=None, last_durable_step=None, last_durable_at=None)
+        self.take_in(history, candidates)
+        durable = [c.name for c in candidates if c.durable and c.invalid is None]
+        self._holding.begin_line(list(reversed(durable)))
+        at.reporter.set(acted=acted(history)[-ACTED_TOLD:], found=None)
+        at.tell_candidates()
+        self._looking.tell()
 
     def take_in(self, history: History, candidates: list[Candidate]) -> None:
         """Let the holder go on with what the history holds."""
@@ -216,29 +347,33 @@ class Storing:
             parent = record.parent if record is not None else entry.parent
             at.journal.note(next_n=max(next_n, at.journal.entry.next_n), parent=parent)
             self.take_in(history, candidates)
-            at.reporter.set(fence=entry.fence, listed=True)
+            at.reporter.set(fence=entry.fence, listed=True, acted=acted(history)[-ACTED_TOLD:])
             at.tell_candidates()
             at.may_publish = entry.fence_attempt == at.attempt
             at.ship_now.set()
             self._looking.tell()
             return
 
-    def parent_for(self, name: str | None, *, step: int | None = None) -> Parent:
+    def parent_for(self, resume: Resume) -> Parent:
         """The position of a candidate, as the parent of the attempt that starts from it.
 
-        `step` is what the directive says of it: all that a sidecar knows that has just come back.
+        `resume.step` is all that a sidecar knows of it that has just come back.
         """
+        name, step, asked = resume.name, resume.step, resume.asked
         if name is None:
-            return Parent(scratch=True)
-        for found in self._at.candidates:
+            return Parent(scratch=True, asked=asked)
+        wanted = self._at.reporter.current.found
+        named = [wanted.save] if wanted is not None and wanted.save is not None else []
+        for found in (*self._at.candidates, *named):
             if found.name == name:
-                return Parent(name=name, step=found.step, epoch=found.epoch)
+                return Parent(name=name, step=found.step, epoch=found.epoch, asked=asked)
         local = self._at.directory.named(name)
         facts = local[0].record.facts if local else None
         return Parent(
             name=name,
             step=facts.step if facts else step,
             epoch=facts.epoch if facts else None,
+            asked=asked,
         )
 
 

@@ -11,7 +11,7 @@ import math
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
 from rtj_api.wire import CheckpointView, Report, Verdict
 
-from rtj_operator.core import budget
+from rtj_operator.core import budget, steering
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.gang import Gang
 
@@ -51,7 +51,7 @@ def _next_checkpoint(gang: Gang) -> CheckpointStatus:
     if saved is not None and (saved.last_saved_at or 0) > (old.last_saved_time or 0):
         update["last_saved_step"] = saved.last_saved_step
         update["last_saved_time"] = saved.last_saved_at
-    if holder is not None:
+    if holder is not None and not steering.is_on_its_way(gang):
         view = holder.checkpoint
         condemned = {c.name for c in holder.candidates if c.invalid is not None}
         if view.last_durable_name not in condemned and _is_newly_durable(old, view):
@@ -134,13 +134,18 @@ def absorbed(gang: Gang) -> Status:
     ever = (
         status.ever_durable
         or checkpoint.last_durable_name is not None
-        or any(c.durable for r in reports for c in r.candidates)
+        or (
+            not steering.is_on_its_way(gang)
+            and any(c.durable for r in reports for c in r.candidates)
+        )
     )
+    current = _next_current(gang)
     return status.model_copy(
         update={
             "checkpoint": checkpoint,
             "progress": _next_progress(gang),
-            "current": _next_current(gang),
+            "current": current,
+            "beginnings": steering.next_beginnings(gang, current),
             "budgets": budgets,
             "ever_durable": ever,
         }

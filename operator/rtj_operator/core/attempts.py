@@ -18,7 +18,7 @@ from rtj_api.status import (
     Status,
 )
 
-from rtj_operator.core import budget, ledger
+from rtj_operator.core import budget, ledger, steering
 from rtj_operator.core.conditions import with_condition
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
@@ -33,7 +33,7 @@ class Cause:
     message: str
     fault: Fault | None = None
     recreate: bool = False  # all pods anew
-    may_claim: bool = False
+    claim_over: str | None = None  # the job's name whose fence may be claimed over
     is_paced: bool = True  # waits a back-off; a hold that ends has waited already
 
 
@@ -136,7 +136,9 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         charge=_charge(gang, cause),
         culprit=culprit_of(cause.fault),
         replaced=replaced,
-        may_claim=cause.may_claim,
+        may_claim=cause.claim_over is not None,
+        claim_over=cause.claim_over,
+        wanted=steering.wanted(gang),
         fault_at=min(cause.fault.at, now) if cause.fault is not None else None,
         detected_at=_detected_at(gang, cause.fault) if cause.fault is not None else None,
         recorded_at=now,

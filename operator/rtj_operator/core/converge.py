@@ -40,6 +40,17 @@ def removal(gang: Gang, pod: PodView) -> DeletePod | None:
     return None
 
 
+def is_given_up(gang: Gang, pod: PodView) -> bool:
+    """An ending pod that no kubelet will end any more: its node is gone, or silent long after the
+    pod's deadline. What it may still write is the fence's affair."""
+    node = gang.observed.nodes.get(pod.node) if pod.node is not None else None
+    if node is None or pod.deletion_deadline is None:
+        return False
+    if not node.exists:
+        return True
+    return node.ready is not True and gang.alarm.has_passed(pod.deletion_deadline + _STUCK_SECONDS)
+
+
 def surplus_removals(gang: Gang) -> list[Action]:
     """Pods that are no rank's own are ended; their sidecars drain within their grace."""
     found = (removal(gang, pod) for pod in gang.surplus)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rtj_operator.core import decide_fault, decide_life, decide_run
+from rtj_operator.core import decide_fault, decide_life, decide_owner, decide_run, decide_wish
 from rtj_operator.core.absorb import absorbed
 from rtj_operator.core.gang import Alarm, Gang, gather
 from rtj_operator.core.observed import Observed
@@ -21,14 +21,16 @@ from rtj_operator.core.policy import Policy
 Rule = Callable[[Gang], Plan | None]
 
 RULES: tuple[Rule, ...] = (
-    decide_life.wish,
+    decide_wish.wish,
     decide_life.finished,
     decide_life.refused,
     decide_run.success,
     decide_life.suspend,
     decide_life.held,
     decide_life.first_attempt,
+    decide_owner.permit,
     decide_fault.fault,
+    decide_owner.steer,
     decide_run.undrained,
     decide_run.template_changed,
     decide_run.choose,

@@ -56,6 +56,8 @@ def fault(gang: Gang) -> Plan | None:
     if first is None:
         return None
     if not gang.status.is_started and first.reason in holds.HOLDING:
+        if first.rank == 0 and holds.is_answered(gang):
+            return None
         return _hold(gang, first)
     is_own = first.charge == Charge.USER and gang.status.is_started
     if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):

@@ -1,15 +1,12 @@
-"""Rules about a job's life: bad specs, wishes, suspension, holds, the first attempt, the end.
+"""Rules about a job's life: bad specs, suspension, holds, the first attempt, the end.
 
 Pure.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rtj_api.reasons import Charge, Reason
-from rtj_api.status import ConditionType, LastRequest, Status
-from rtj_api.wire import RequestAction
+from rtj_api.status import ConditionType
 
 from rtj_operator.core import attempts, converge, holds
 from rtj_operator.core import status as core_status
@@ -34,77 +31,6 @@ def unreadable(job: JobView, *, now: float, policy: Policy) -> Plan:
     reason = job.problem.reason if job.problem is not None else Reason.INVALID_SPEC
     note = Note(type="Warning", reason=reason, message=why)
     return Plan(rule="unreadable", why=why, status=status, notes=(note,), wake_at=wake_at)
-
-
-# --- wishes ------------------------------------------------------------------------------------
-
-
-def _granted(gang: Gang, text: str) -> Status:
-    request = gang.job.request
-    if request is None:
-        return gang.status
-    last = LastRequest(id=request.id, action=request.action, at=gang.now, result=text)
-    return gang.status.model_copy(update={"last_request": last})
-
-
-def wish(gang: Gang) -> Plan | None:
-    """A person's request annotation with a new id: granted or refused once, in one write."""
-    request, status = gang.job.request, gang.status
-    if request is None or gang.job.problem is not None:
-        return None
-    if status.last_request is not None and status.last_request.id == request.id:
-        return None
-    hold = status.hold
-    suspended = gang.spec.suspend or (hold is not None and hold.reason == Reason.SUSPENDED)
-    text, next_status, cause = "", status, None
-    if status.is_terminal:
-        text = "refused: the job is finished; make a new one with the same checkpoint.runID"
-    elif request.action == RequestAction.ALLOW_SCRATCH:
-        text = "the next start may be from nothing if no save can be used"
-        next_status = status.model_copy(update={"allow_scratch": True})
-        if hold is not None and hold.reason == Reason.NO_VALID_CHECKPOINT:
-            cause = Cause(
-                reason=Reason.HOLD_ENDED,
-                charge=Charge.INTENT,
-                message="a person allowed a start from nothing",
-                is_paced=False,
-            )
-    elif request.action == RequestAction.RESTART:
-        if status.attempt == 0 or suspended:
-            text = "nothing runs that could be restarted"
-        else:
-            text = "restarted"
-            cause = Cause(
-                reason=Reason.RESTART_REQUESTED,
-                charge=Charge.INTENT,
-                message="a person asked for a restart",
-                is_paced=False,
-            )
-    elif request.action == RequestAction.TAKE_OVER:
-        if hold is not None and hold.reason == Reason.RUN_IN_USE:
-            text = "the run is taken over from its last holder"
-            cause = Cause(
-                reason=Reason.HOLD_ENDED,
-                charge=Charge.INTENT,
-                message="a person let this job take the run over",
-                may_claim=True,
-                is_paced=False,
-            )
-        else:
-            text = "refused: the run is not held by another job"
-    else:
-        text = f"refused: {request.action} is not known to this version"
-    base = _granted(replace(gang, status=next_status), text)
-    if cause is not None:
-        base = attempts.next_attempt(replace(gang, status=base), cause)
-    kind = "Warning" if text.startswith("refused") else "Normal"
-    reason = cause.reason if cause is not None else Reason.ACCEPTED
-    note = Note(type=kind, reason=reason, message=f"request {request.id}: {text}")
-    if status.is_terminal:
-        return Plan(rule="wish", why=text, status=base, notes=(note,))
-    return record(
-        gang, base, rule="wish", why=text, notes=(note,), evidence={"request": request.dump()}
-    )
 
 
 # --- the end -----------------------------------------------------------------------------------
@@ -210,12 +136,12 @@ def held(gang: Gang) -> Plan | None:
         return _held_at_the_end(gang)
     leave = holds.why_over(gang)
     if leave is not None and gang.job.problem is None:
-        why, may_claim = leave
+        why, claim_over = leave
         cause = Cause(
             reason=Reason.HOLD_ENDED,
             charge=Charge.INTENT,
             message=f"hold {hold.reason} ended: {why}",
-            may_claim=may_claim,
+            claim_over=claim_over,
             is_paced=False,
         )
         # Pods that are lost by now are made anew with the attempt that leaves the hold.
@@ -281,7 +207,8 @@ def first_attempt(gang: Gang) -> Plan | None:
     name lives; until then the job is Pending."""
     if gang.status.attempt > 0:
         return None
-    living = [p.name for p in gang.observed.older_pods if not p.is_terminal]
+    older = gang.observed.older_pods
+    living = [p.name for p in older if not p.is_terminal and not converge.is_given_up(gang, p)]
     if living:
         why = f"waits for pods of an older job of this name to end: {', '.join(sorted(living)[:4])}"
         status = core_status.finished(gang)

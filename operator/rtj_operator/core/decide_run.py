@@ -7,7 +7,7 @@ from rtj_api.rules.resume import NoChoice
 from rtj_api.status import PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
-from rtj_operator.core import attempts, failures, holds, remedies, stages, starts
+from rtj_operator.core import attempts, failures, holds, remedies, stages, starts, steering
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
@@ -137,7 +137,12 @@ def choose(gang: Gang) -> Plan | None:
     refusal = holds.refusal_of(gang, zero)
     if refusal is not None:
         return _hold(gang, NoChoice(*refusal), zero)
+    existing = steering.existing_run(gang, zero)
+    if existing is not None:
+        return _hold(gang, existing, zero)
     chosen = starts.choose_for(gang)
+    if isinstance(chosen, NoChoice) and chosen.reason == Reason.PREPARING:
+        return None
     if isinstance(chosen, NoChoice):
         return _hold(gang, chosen, zero)
     started = starts.next_start(gang, status, chosen, fast=False)
@@ -146,7 +151,7 @@ def choose(gang: Gang) -> Plan | None:
         started,
         rule="choose",
         why=chosen.why,
-        notes=notes_of(chosen),
+        notes=(*steering.continued(gang, zero), *notes_of(chosen)),
         evidence={
             "resume": chosen.resume.dump(),
             "passedOver": [p.name for p in chosen.passed_over],

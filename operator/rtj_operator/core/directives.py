@@ -71,6 +71,7 @@ def _resume_of(gang: Gang) -> wire.Resume | None:
         step=resume.step,
         durable=resume.durable,
         peers=list(resume.peers),
+        asked=resume.asked,
     )
 
 
@@ -135,9 +136,19 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         resume=_resume_of(gang) if phase in (Phase.RESTORE, Phase.GO) else None,
         fast=fast,
         grace_seconds=grace,
-        may_claim=current.may_claim if current is not None else False,
+        # Rank 0's sidecar alone claims; to the others it would be a new directive.
+        may_claim=current.may_claim if current is not None and member.rank == 0 else False,
+        claim_over=current.claim_over if current is not None and member.rank == 0 else None,
+        wanted=_wanted(gang) if phase == Phase.PREPARE and member.rank == 0 else None,
         replaced=_replaced(gang) if phase == Phase.PREPARE else [],
     )
+
+
+def _wanted(gang: Gang) -> wire.Wanted | None:
+    current = gang.status.current
+    if current is None or current.wanted is None:
+        return None
+    return wire.Wanted(value=current.wanted.value, asked=current.wanted.asked)
 
 
 def has_accepted(member: Member, directive: wire.Directive) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rtj_api.reasons import Reason
+from rtj_api.status import format_time
 from rtj_api.wire import Problem, Report
 
+from rtj_operator.core import steering
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.nodes import is_heard
 
@@ -33,6 +35,12 @@ HOLDING = STORE_REASONS | {
 }
 
 
+# No look at the store ends these.
+WAITING_FOR_A_PERSON = frozenset(
+    {Reason.RUN_ALREADY_COMPLETE, Reason.RUN_EXISTS, Reason.RESUME_FROM_UNUSABLE}
+)
+
+
 def problems_of(report: Report) -> list[Problem]:
     """What a sidecar complains of, the problem that stops it first."""
     return ([report.problem] if report.problem is not None else []) + list(report.degraded)
@@ -43,21 +51,53 @@ def store_trouble(report: Report) -> Problem | None:
     return next((p for p in problems_of(report) if p.reason in STORE_REASONS), None)
 
 
+def _place(gang: Gang) -> str:
+    return f"{(gang.spec.store_url or 'the store').rstrip('/')}/{gang.spec.run_id}"
+
+
+def _in_use(gang: Gang, zero: Report) -> str:
+    """Who holds the run, what became of ours, and what a person can do."""
+    owner = zero.fence_owner or ""
+    cluster, _, uid = owner.partition("/")
+    holder = zero.holder
+    name = f"{holder.namespace}/{holder.job}" if holder is not None and holder.job else "a job"
+    since = (
+        f"attempt {holder.attempt}, since {format_time(float(int(holder.claimed_at)))}, "
+        if holder is not None
+        else ""
+    )
+    lives = gang.observed.owner_lives.get(owner)
+    where = "of this cluster, where it lives" if lives else f"of cluster {cluster}"
+    status, run = gang.status, gang.spec.run_id
+    verb = "was taken over by" if status.starts > 0 else "is held by"
+    pending = max((r.checkpoint.pending_saves for m in gang.members if (r := m.report)), default=0)
+    kept = (
+        f" {pending} finished saves of this job are not in the store and never will be in this "
+        f"run: they stay in its pods, below the checkpoint directory, until you delete them."
+        if pending and status.starts > 0
+        else ""
+    )
+    return (
+        f"run {run} {verb} {name} ({since}UID {uid}) {where}; it may still write, so nothing of it "
+        f"was touched.{kept} Delete that job, or give this one another checkpoint.runID. If it has "
+        f"certainly ended, take the run over with checkpoint.takeOver: {uid}, or once by the "
+        'annotation resumable-training.dev/request: {"id": "1", "action": "take-over"}'
+    )
+
+
 def refusal_of(gang: Gang, zero: Report) -> tuple[Reason, str] | None:
     """Why this run may not be touched, whatever its saves; with the remedy."""
     run = gang.spec.run_id
-    if zero.run_complete:
+    if zero.run_complete and steering.wanted(gang) is None:
         return (
             Reason.RUN_ALREADY_COMPLETE,
-            f"run {run} has finished already: give checkpoint.runID another name to train again",
+            f"run {run} has finished already, so nothing was started. To train again, give "
+            f"checkpoint.runID another name, or delete {_place(gang)}; to begin at step 0 beside "
+            "its saves, set checkpoint.onExistingRun: Fresh; to train on from one of them, name it "
+            "in checkpoint.resumeFrom",
         )
-    if zero.fence_owner is not None:
-        return (
-            Reason.RUN_IN_USE,
-            f"run {run} is held by job {zero.fence_owner}, which may still write. End that job, "
-            "choose another checkpoint.runID, or take it over with the annotation "
-            'resumable-training.dev/request: {"id": "1", "action": "take-over"}',
-        )
+    if zero.fence_owner is not None and not zero.run_complete:
+        return Reason.RUN_IN_USE, _in_use(gang, zero)
     if zero.fence is None and zero.listed:
         return (
             Reason.STORE_UNREACHABLE,
@@ -67,9 +107,19 @@ def refusal_of(gang: Gang, zero: Report) -> tuple[Reason, str] | None:
     return None
 
 
+def is_answered(gang: Gang) -> bool:
+    """Rank 0's sidecar was just allowed to claim over the owner that it still complains of."""
+    current, report = gang.status.current, gang.rank_zero.report
+    if current is None or report is None or not current.may_claim:
+        return False
+    if report.fence_owner is None or report.fence_owner != current.claim_over:
+        return False
+    return not gang.alarm.has_passed(current.recorded_at + gang.policy.prepare_seconds)
+
+
 def retry_seconds(gang: Gang, reason: str) -> float | None:
     """When such a hold looks again by itself; None where only news or a person ends it."""
-    if reason == Reason.RUN_ALREADY_COMPLETE:
+    if reason in WAITING_FOR_A_PERSON:
         return None
     since = gang.status.held_since
     has_lasted = since is not None and gang.now - since > gang.policy.hold_keep_seconds
@@ -77,20 +127,25 @@ def retry_seconds(gang: Gang, reason: str) -> float | None:
     return gang.policy.hold_retry_seconds * (20 if has_lasted else 1)
 
 
-def why_over(gang: Gang) -> tuple[str, bool] | None:
-    """Why the hold is over, and whether the run may be claimed over its last holder."""
+def why_over(gang: Gang) -> tuple[str, str | None] | None:
+    """Why the hold is over, and over which owner's fence the run may then be claimed."""
     hold = gang.status.hold
     if hold is None:
         return None
     if gang.job.generation != hold.generation:
-        return "the spec changed", False
+        return "the spec changed", None
     zero = gang.rank_zero if gang.members else None
     report = zero.report if zero is not None else None
-    if hold.reason == Reason.RUN_IN_USE and report is not None and report.fence_owner is not None:
-        lives = gang.observed.owner_lives.get(report.fence_owner)
+    owner = report.fence_owner if report is not None else None
+    if hold.reason == Reason.RUN_IN_USE and report is not None and owner is not None:
+        lives = gang.observed.owner_lives.get(owner)
         if lives is False:
-            return f"the run's last holder {report.fence_owner} no longer exists", True
-        if lives:
+            return f"the run's last holder {owner} no longer exists", owner
+        if report.holder is not None and report.holder.is_released:
+            return f"the run's last holder {owner} released it", None
+        watches = zero is not None and zero.pod is not None and is_heard(gang, zero.pod)
+        if lives or (watches and report.holder is not None and report.holder.owner == owner):
+            # Rank 0's sidecar goes on watching the fence, and tells.
             gang.alarm.has_passed(gang.now + gang.policy.hold_retry_seconds)
             return None
     # The sidecar of rank 0 is still in prepare and goes on asking the store.
@@ -104,7 +159,7 @@ def why_over(gang: Gang) -> tuple[str, bool] | None:
     )
     if is_asking and report is not None:
         answers = report.listed and report.fence is not None
-        return ("the store answers again", False) if answers else None
+        return ("the store answers again", None) if answers else None
     if hold.retry_at is not None and gang.alarm.has_passed(hold.retry_at):
-        return "it is time to look again", False
+        return "it is time to look again", None
     return None

@@ -49,6 +49,9 @@ class JobSpec:
     credentials_secret: str | None = None
     shared_directory: bool = False  # several pods write one checkpoint directory
     suspend: bool = False
+    on_existing_run: str = "Resume"  # checkpoint.onExistingRun
+    take_over: str | None = None
+    resume_from: str | None = None
     scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch
     max_restarts: int = 10  # recovery.maxRestarts: without durable progress
     backoff_initial_seconds: float = 1.0
@@ -70,6 +73,7 @@ class JobView:
     problem: SpecProblem | None = None
     request: wire.Request | None = None  # the annotation contract.ANNOTATION_REQUEST
     request_error: str | None = None  # that annotation is there but cannot be read: why
+    request_error_id: str | None = None  # … and what tells this unreadable one from another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

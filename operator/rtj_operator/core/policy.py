@@ -14,6 +14,7 @@ class Policy:
     directive_seen_seconds: float = 30.0  # a connected sidecar must have accepted its directive
     stopped_seconds: float = 60.0  # an older trainer must be gone, beyond its grace
     prepare_seconds: float = 600.0  # settling, scanning, claiming, listing
+    import_seconds: float = 3600.0  # a save of another run was copied into this one
     restore_stall_seconds: float = 180.0  # no byte of a restore moved
     start_seconds: float = 60.0  # from the go until the supervisor says it runs
     # pods

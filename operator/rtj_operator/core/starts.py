@@ -6,7 +6,7 @@ Pure.
 
 from __future__ import annotations
 
-from rtj_api.reasons import Charge
+from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import resume as rules_resume
 from rtj_api.status import (
     CurrentAttempt,
@@ -16,12 +16,16 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase
 
-from rtj_operator.core import budget, ledger
+from rtj_operator.core import budget, ledger, steering
 from rtj_operator.core.gang import Gang, Member
 
 
 def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
-    """`rules.resume.choose` on what the gang reports now."""
+    """`rules.resume.choose` on what the gang reports now; or what a person asked for instead."""
+    wish = steering.wanted(gang)
+    if wish is not None:
+        asked = steering.choose(gang, wish)
+        return asked or rules_resume.NoChoice(Reason.PREPARING, "rank 0's sidecar looks for it")
     report = gang.rank_zero.report
     status = gang.status
     return rules_resume.choose(
@@ -66,11 +70,12 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         durable=resume.durable,
         peers=resume.peers,
         fast=fast,
+        asked=resume.asked,
         at=now,
         reason=chosen.why,
     )
     checkpoint = status.checkpoint
-    goes_back = resume.scratch or (
+    goes_back = (resume.scratch or resume.asked is not None) or (
         resume.durable
         and resume.step is not None
         and checkpoint.last_durable_step is not None
@@ -81,8 +86,13 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         checkpoint = checkpoint.model_copy(
             update={"last_durable_step": resume.step, "last_durable_name": resume.name}
         )
+    ever_durable = status.ever_durable
+    if resume.asked is not None:
+        budgets = budgets.model_copy(update={"progress_step": resume.step})
     if resume.scratch:
         checkpoint = checkpoint.model_copy(update={"last_durable_time": None})
+        # A line that begins beside older saves has none of its own: they are no loss to it.
+        ever_durable = ever_durable and resume.asked is None
         budgets = budgets.model_copy(update={"progress_step": None})
     stages = {"prepared_at": now, "restored_at": now if fast else None}
     report = gang.rank_zero.report
@@ -98,6 +108,7 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
             "resume": decision,
             "budgets": budgets,
             "checkpoint": checkpoint,
+            "ever_durable": ever_durable,
             "allow_scratch": False,
             "held_since": None,
             "current": CurrentAttempt.model_validate({**current.model_dump(), **stages}),

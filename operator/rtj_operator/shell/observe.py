@@ -85,7 +85,7 @@ class Observer:
         self._reports.follow(key, endpoints)
         reports = self._reports.views(key)
         nodes = await self._nodes.views(
-            (pod.node for pod in ours if pod.node),
+            (pod.node for pod in (*ours, *older) if pod.node),
             in_doubt=any(_is_silent(reports.get(pod.uid)) for pod in ours),
         )
         owner_lives = await self._owners.lives(reports.values(), job_uid=job.uid)

@@ -6,6 +6,7 @@ is None in the view.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def job_view(raw: Raw) -> JobView:
     meta = raw["metadata"]
     key = JobKey(namespace=meta["namespace"], name=meta["name"])
     spec, problem = _job_spec(raw)
-    request, request_error = _request(meta)
+    request, request_error, error_id = _request(meta)
     return JobView(
         key=key,
         uid=meta["uid"],
@@ -51,6 +52,7 @@ def job_view(raw: Raw) -> JobView:
         problem=problem,
         request=request,
         request_error=request_error,
+        request_error_id=error_id,
     )
 
 
@@ -90,6 +92,9 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         credentials_secret=spec.checkpoint.store.credentials_secret,
         shared_directory=shared,
         suspend=spec.suspend,
+        on_existing_run=spec.checkpoint.on_existing_run,
+        take_over=spec.checkpoint.take_over,
+        resume_from=spec.checkpoint.resume_from,
         scratch_if_none_valid=(
             spec.checkpoint.on_no_valid == v1alpha1.OnNoValid.START_FROM_SCRATCH
         ),
@@ -105,20 +110,24 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
     ), None
 
 
-def _request(meta: Raw) -> tuple[wire.Request | None, str | None]:
+def _request(meta: Raw) -> tuple[wire.Request | None, str | None, str | None]:
+    """The wish; or why it cannot be read, and a name for exactly this text."""
     text = (meta.get("annotations") or {}).get(contract.ANNOTATION_REQUEST)
     if text is None:
-        return None, None
+        return None, None, None
     try:
-        return wire.Request.model_validate_json(text), None
+        return wire.Request.model_validate_json(text), None, None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         actions = ", ".join(wire.RequestAction)
-        return None, (
+        told = re.search(r'"id"\s*:\s*"([^"]{1,64})"', text)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        why = (
             f"annotation {contract.ANNOTATION_REQUEST}: {where}: {first['msg']}. It must be JSON "
             f'{{"id": "…", "action": "…"}} with an action of: {actions}.'
         )
+        return None, why, f"{told[1] if told else 'unreadable'}!{digest}"
 
 
 def controller_uid(raw: Raw) -> str | None:

@@ -145,6 +145,27 @@ CASES = {
             checkpoint(runID="a b"),
         ],
     ),
+    "take-over": Case(
+        "as the condition with reason RunInUse names it",
+        takes=[checkpoint(takeOver="8a1b-22"), checkpoint(takeOver="c-1/8a1b-22")],
+        refuses=[checkpoint(takeOver="team/gpt/1"), checkpoint(takeOver="my job")],
+    ),
+    "resume-from": Case(
+        "resumeFrom names neither a save nor a run: write a save of this run",
+        takes=[
+            checkpoint(resumeFrom="f3-n2-s400"),
+            checkpoint(resumeFrom="team/gpt"),
+            checkpoint(resumeFrom="team/gpt/f3-n2-s400"),
+            checkpoint(resumeFrom="s3://bucket/prefix/team/gpt"),
+            checkpoint(resumeFrom="file:///mnt/runs/gpt/f1-n1"),
+        ],
+        refuses=[
+            checkpoint(resumeFrom="/mnt/last.pt"),
+            checkpoint(resumeFrom="gs://bucket/run"),
+            checkpoint(resumeFrom="s3://bucket"),
+            checkpoint(resumeFrom="../other"),
+        ],
+    ),
     "resume-args-variables": Case(
         "name a variable that does not exist: use $(RTJ_RESUME_CHECKPOINT)",
         takes=[
@@ -261,6 +282,9 @@ ALLOWED_CHANGES = {
     "resume arguments": {"checkpoint": {"resumeArgs": ["--go-on"]}},
     "template": {"template": {"spec": {"containers": [container(image="trainer:2")]}}},
     "framework": {"framework": "none"},
+    "beginning": {"checkpoint": {"resumeFrom": "f3-n2-s400"}},
+    "take-over": {"checkpoint": {"takeOver": "8a1b-22"}},
+    "existing run": {"checkpoint": {"onExistingRun": "Fresh"}},
 }
 
 

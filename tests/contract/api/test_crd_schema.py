@@ -35,7 +35,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "processes": ({"procsPerReplica": 0}, "greater than or equal to 1"),
     "layout": ({"checkpoint": {"layout": "zip"}}, 'supported values: "auto"'),
     "onNoValid": ({"checkpoint": {"onNoValid": "Pray"}}, '"Hold", "StartFromScratch"'),
-    "onExistingRun": ({"checkpoint": {"onExistingRun": "Merge"}}, 'supported values: "Resume"'),
+    "onExistingRun": (
+        {"checkpoint": {"onExistingRun": "Merge"}},
+        'supported values: "Resume", "Hold", "Fresh"',
+    ),
     "mirror": ({"checkpoint": {"local": {"mirror": "yes"}}}, '"auto", "always", "never"'),
     "keepLast": ({"checkpoint": {"retention": {"keepLast": 0}}}, "greater than or equal to 1"),
     "Secret's name": (

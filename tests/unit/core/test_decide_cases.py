@@ -191,8 +191,9 @@ def test_it_is_claimed_once_the_owner_is_gone() -> None:
     plan = decide(held)
     assert status_of(plan).attempt == 2
     patches = [a for a in decide(applied(held, plan)).actions if isinstance(a, PatchDirective)]
-    assert patches
-    assert all(p.directive.may_claim for p in patches)
+    by_rank = {p.directive.rank: p.directive for p in patches}
+    assert (by_rank[0].may_claim, by_rank[0].claim_over) == (True, "c/other")
+    assert not by_rank[1].may_claim, "to the others it would be a new directive"
 
 
 def test_it_is_claimed_when_a_person_says_so() -> None:

@@ -430,11 +430,18 @@ def test_a_trainer_that_ignored_its_checkpoint_publishes_nothing(ranks: Ranks) -
 def test_the_run_of_another_job(ranks: Ranks) -> None:
     mine, other = ranks(0), ranks(0, job="other")
     fence = claimed(mine, 1, parent=SCRATCH)
-    assert other.run.claim(attempt=1, world_size=2) == OwnedByOther("cluster/job", 1, False)
+    seen = other.run.claim(attempt=1, world_size=2)
+    assert isinstance(seen, OwnedByOther)
+    assert (seen.owner, seen.fence, seen.complete) == ("cluster/job", 1, False)
+    assert seen.record.owner == "cluster/job"
+    strange = other.run.claim(attempt=1, world_size=2, may_claim=True, over="cluster/third")
+    assert isinstance(strange, OwnedByOther), "only the owner that was named is claimed over"
     mine.run.set_outcome(fence=fence, outcome=Outcome.COMPLETE)
     assert mine.run.history().complete
-    assert other.run.claim(attempt=1, world_size=2) == OwnedByOther("cluster/job", 1, True)
-    taken = other.run.claim(attempt=1, world_size=2, may_claim=True)
+    done = other.run.claim(attempt=1, world_size=2)
+    assert isinstance(done, OwnedByOther)
+    assert done.complete
+    taken = other.run.claim(attempt=1, world_size=2, may_claim=True, over="cluster/job")
     assert isinstance(taken, Claimed)
     assert taken.fence == 2
     assert isinstance(mine.run.claim(attempt=2, world_size=2), OwnedByOther)
@@ -461,11 +468,37 @@ def test_the_fast_path_claims_exactly_the_next(ranks: Ranks) -> None:
     assert (got.fence, got.record.parent) == (2, parent)
     again = zero.run.claim_next(held=held, attempt=2, world_size=2, parent=parent)
     assert isinstance(again, Claimed)
-    rival = zero.run.claim_next(held=held, attempt=3, world_size=2, parent=parent)
-    assert rival == FenceTaken(2, "cluster/job")
     claimed(ranks(0), 4)
     late = zero.run.claim_next(held=held, attempt=2, world_size=2, parent=parent)
-    assert late == FenceTaken(2, "cluster/job")
+    assert late == FenceTaken(3, "cluster/job")
+
+
+def test_a_late_claim_of_an_older_attempt_of_the_same_job_is_passed_over(ranks: Ranks) -> None:
+    zero = ranks(0)
+    held = claimed(zero, 1, parent=SCRATCH)
+    shipped(zero, held, 1, 10)
+    claimed(ranks(0), 2)  # its prepare was overtaken while the store was slow
+    parent = Parent(name="f1-n1-s10", step=10)
+    got = zero.run.claim_next(held=held, attempt=3, world_size=2, parent=parent)
+    assert isinstance(got, Claimed)
+    assert (got.fence, got.record.attempt) == (3, 3)
+    zombie = ranks(0)
+    assert isinstance(zombie.run.claim(attempt=2, world_size=2), Superseded)
+    assert isinstance(
+        zombie.run.claim_next(held=held, attempt=2, world_size=2, parent=parent), FenceTaken
+    )
+    assert [c.name for c in zero.run.candidates(zero.run.history())] == ["f1-n1-s10"]
+
+
+def test_the_fast_path_never_passes_over_another_jobs_fence(ranks: Ranks) -> None:
+    zero = ranks(0)
+    held = claimed(zero, 1, parent=SCRATCH)
+    claimed(ranks(0), 2)
+    taken = ranks(0, job="other").run.claim(attempt=1, world_size=2, may_claim=True)
+    assert isinstance(taken, Claimed)
+    parent = Parent(scratch=True)
+    got = zero.run.claim_next(held=held, attempt=3, world_size=2, parent=parent)
+    assert got == FenceTaken(3, "cluster/other")
 
 
 def test_a_parent_is_set_once(ranks: Ranks) -> None:

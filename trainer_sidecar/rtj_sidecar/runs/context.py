@@ -22,6 +22,16 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a fence tells people of its job."""
+
+    namespace: str | None = None
+    job: str | None = None
+    image: str | None = None
+    command: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """`workers`: store calls at a time; 1 makes every order of calls deterministic."""
@@ -34,6 +44,7 @@ class Context:
     now: Callable[[], float]
     new_id: Callable[[], str]
     workers: int = 16
+    about: About = About()
 
     @property
     def owner(self) -> str:

@@ -9,9 +9,10 @@ nonce in the record tells whose it is). Must never claim over another job's fenc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rtj_api.reasons import Reason
+from rtj_api.rules.steering import masked
 
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
@@ -29,11 +30,12 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class OwnedByOther:
-    """Another job holds the run; `complete`: it has finished it."""
+    """Another job holds the run; `complete`: it has finished it. `record`: its newest fence."""
 
     owner: str
     fence: int
     complete: bool
+    record: FenceRecord = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +113,26 @@ def _require_conditions(context: Context, run: RunRecord) -> None:
 
 
 def claim(
-    context: Context, *, attempt: int, world_size: int, may_claim: bool
+    context: Context, *, attempt: int, world_size: int, may_claim: bool, over: str | None = None
 ) -> Claimed | OwnedByOther | Superseded:
-    """Claim the next fence for this attempt, or find the one that it has already."""
+    """Claim the next fence for this attempt, or find the one that it has already.
+
+    `may_claim`: also over another job's; with `over`, only over that owner's.
+    """
     for _ in range(_TRIES):
         fences = _fences(context)
         newest = fences[-1] if fences else None
         mine = [record for record in fences if record.owner == context.owner]
-        if mine and mine[-1].attempt > attempt:
-            return Superseded(mine[-1].attempt, mine[-1].fence)
+        latest = max(mine, key=lambda record: record.attempt, default=None)
+        if latest is not None and latest.attempt > attempt:
+            return Superseded(latest.attempt, latest.fence)
         others = newest is not None and newest.owner != context.owner
         # Failed and released say by themselves that another may go on.
         open_or_done = (None, Outcome.COMPLETE)
-        if newest is not None and others and not may_claim and newest.outcome in open_or_done:
-            return OwnedByOther(newest.owner, newest.fence, newest.outcome == Outcome.COMPLETE)
+        allowed = may_claim and newest is not None and over in (None, newest.owner)
+        if newest is not None and others and not allowed and newest.outcome in open_or_done:
+            done = newest.outcome == Outcome.COMPLETE
+            return OwnedByOther(newest.owner, newest.fence, done, newest)
         if newest is not None and newest.owner == context.owner and newest.attempt == attempt:
             return Claimed(newest.fence, newest)
         record = _record(
@@ -146,17 +154,28 @@ def claim(
 def claim_next(
     context: Context, *, held: int, attempt: int, world_size: int, parent: Parent
 ) -> Claimed | FenceTaken:
-    """Claim exactly `held` + 1 together with its parent, or nothing."""
-    record = _record(context, fence=held + 1, attempt=attempt, world_size=world_size, parent=parent)
-    key = keys.fence_key(record.fence)
-    higher = context.highest_fence()
-    if higher <= record.fence and context.create(key, record):
-        return Claimed(record.fence, record)
-    found = context.read(key, FenceRecord)
+    """Claim the fence that follows `held`, together with its parent, or nothing.
+
+    Exactly `held` + 1; a fence of this very job that a lower attempt claimed late (its prepare was
+    overtaken while the store was slow) is passed over, for that attempt is over.
+    """
+    above = _fences(context, above=held)
+    rival = next((r for r in above if r.owner != context.owner or r.attempt > attempt), None)
+    if rival is not None:
+        return FenceTaken(rival.fence, rival.owner)
+    if above and above[-1].attempt == attempt:
+        return Claimed(above[-1].fence, above[-1])
+    number = (above[-1].fence if above else held) + 1
+    record = _record(context, fence=number, attempt=attempt, world_size=world_size, parent=parent)
+    if context.create(keys.fence_key(number), record):
+        return Claimed(number, record)
+    found = context.read(keys.fence_key(number), FenceRecord)
     if found is None:
-        return FenceTaken(higher, "unknown")
+        return FenceTaken(number, "unknown")
     there = found[0]
-    if (there.owner, there.attempt) == (context.owner, attempt) and higher <= there.fence:
+    if there.owner == context.owner and there.attempt < attempt:
+        return claim_next(context, held=held, attempt=attempt, world_size=world_size, parent=parent)
+    if (there.owner, there.attempt) == (context.owner, attempt):
         return Claimed(there.fence, there)
     return FenceTaken(there.fence, there.owner)
 
@@ -238,13 +257,17 @@ def _record(
         world_size=world_size,
         nonce=context.new_id(),
         claimed_at=context.now(),
+        namespace=context.about.namespace,
+        job=context.about.job,
+        image=context.about.image,
+        command=masked(context.about.command),
         parent=parent,
     )
 
 
-def _fences(context: Context) -> list[FenceRecord]:
-    numbers = sorted(
-        number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
-    )
+def _fences(context: Context, *, above: int = 0) -> list[FenceRecord]:
+    """In order of their numbers."""
+    found = (keys.parse_fence(key) for key in context.keys(keys.FENCES))
+    numbers = sorted(number for number in found if number is not None and number > above)
     read = context.map(lambda number: context.read(keys.fence_key(number), FenceRecord), numbers)
     return [found[0] for found in read if found is not None]

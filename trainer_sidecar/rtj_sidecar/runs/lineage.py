@@ -3,7 +3,8 @@
 A chain of manifests, never of names, times or clocks: the newest fence's saves by number, then its
 parent and those before it, and so on. A fence without a parent never let a trainer start, so it is
 looked through. All else is a branch, reached only by full name: among it what a zombie still wrote
-after a newer fence had taken an older parent.
+after a newer fence had taken an older parent. A save copied from another run is reached only where
+an attempt starts from it, and is the beginning of its line.
 """
 
 from __future__ import annotations
@@ -88,11 +89,19 @@ def lineage(history: History) -> Lineage:
     while fence is not None:
         record = history.fence(fence)
         parent = record.parent if record else None
-        own = _saves_of(history, fence, limit)
+        own, begins = _down_to_import(history, _saves_of(history, fence, limit), parent, limit)
         if record is not None and parent is None and limit is None and not own:
             fence = history.before(fence)
             continue
         chain.append(fence)
+        if begins:
+            *newer, first = own
+            start = position(history, first)
+            equal = [save for save in newer if compare(position(history, save), start) == 0]
+            for save in (*(s for s in newer if s not in equal), first, *equal):
+                emit(save)
+            end = End.OTHER_RUN
+            break
         target = None if parent is None or parent.scratch else keys.parse_name(parent.name or "")
         if parent is None or parent.scratch or parent.run is not None or target is None:
             for save in own:
@@ -211,6 +220,22 @@ def _saves_of(history: History, fence: int, limit: int | None) -> list[SaveId]:
         ),
         reverse=True,
     )
+
+
+def _down_to_import(
+    history: History, own: list[SaveId], parent: Parent | None, limit: int | None
+) -> tuple[list[SaveId], bool]:
+    """A fence's saves without copies that no attempt started from; True: the last one begins the
+    line, because it came from another run."""
+    target = keys.parse_name(parent.name or "") if parent is not None else None
+    kept: list[SaveId] = []
+    for save in own:
+        manifest = history.manifests.get(save)
+        if manifest is None or manifest.imported is None:
+            kept.append(save)
+        elif save == target or save.n == limit:
+            return [*kept, save], True
+    return kept, False
 
 
 def _there(history: History, save: SaveId) -> bool:

@@ -48,6 +48,7 @@ class Parent(Wire):
     name: str | None = None
     step: int | None = None
     epoch: int | None = None
+    asked: str | None = None  # by whose word; None: by the rule that takes the newest
 
 
 class Outcome(StrEnum):
@@ -68,6 +69,10 @@ class FenceRecord(Wire):
     world_size: int
     nonce: str  # makes the record unlike any other claim, so a lost reply can be recognised
     claimed_at: float
+    namespace: str | None = None  # these four are for people: whose it is, and what it trains with
+    job: str | None = None
+    image: str | None = None
+    command: list[str] = Field(default_factory=list)  # without what looks like a secret
     parent: Parent | None = None
     outcome: Outcome | None = None
     outcome_at: float | None = None
@@ -140,6 +145,14 @@ class PartRecord(Wire):
     written_at: float
 
 
+class Imported(Wire):
+    """Where a save was copied from: another run, here or at another URL."""
+
+    url: str
+    run: str
+    name: str
+
+
 class ManifestRecord(Wire):
     """`manifests/f<fence>-n<n>.json`: the commit record. Immutable, created if absent, last."""
 
@@ -166,6 +179,7 @@ class ManifestRecord(Wire):
     files: list[FileRecord]
     gates: list[dict[str, Any]] = Field(default_factory=list)
     facts: dict[str, Any] = Field(default_factory=dict)
+    imported: Imported | None = None  # reached only where an attempt starts from it
 
     @property
     def bytes(self) -> int:

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate
+from rtj_api.wire import Candidate, Found, Wanted
 
+from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs import fetch as fetching
-from rtj_sidecar.runs import keys, lineage, ships
+from rtj_sidecar.runs.beginnings import OpenPlace
 from rtj_sidecar.runs.commit import Committed, Dropped, UnionGate, Waiting, commit
-from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.context import About, Context
 from rtj_sidecar.runs.fence import (
     Claimed,
     Done,
@@ -60,6 +61,7 @@ from rtj_sidecar.runs.upload import LocalFile, upload_part
 from rtj_sidecar.runs.verify import Finding, check_files
 from rtj_sidecar.runs.vet import vet, wanted_by
 from rtj_sidecar.stores.base import IfAbsent, Progress, Store, StoreProblem
+from rtj_sidecar.stores.open import open_store
 
 
 def _new_id() -> str:
@@ -69,6 +71,7 @@ def _new_id() -> str:
 class Run:
     """The records of `<store>/<run_id>`, seen by one rank's sidecar.
 
+    `about`: what its fences tell of the job; `open_place(url)`: another store, to copy from.
     `union_gate(layout, parts, world_size)` judges whether the ranks' parts make a whole save.
     `progress(bytes since the last call)` may be negative; a set `cancel` raises Cancelled.
     """
@@ -85,7 +88,10 @@ class Run:
         now: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _new_id,
         workers: int = 16,
+        about: About | None = None,
+        open_place: OpenPlace = open_store,
     ) -> None:
+        self._open_place = open_place
         self._context = Context(
             store=store,
             run_id=run_id,
@@ -95,6 +101,7 @@ class Run:
             now=now,
             new_id=new_id,
             workers=workers,
+            about=about or About(),
         )
         self._union_gate = union_gate
         self._manifests: dict[SaveId, ManifestRecord] = {}
@@ -106,13 +113,44 @@ class Run:
         return fences.open_run(self._context)
 
     def claim(
-        self, *, attempt: int, world_size: int, may_claim: bool = False
+        self, *, attempt: int, world_size: int, may_claim: bool = False, over: str | None = None
     ) -> Claimed | OwnedByOther | Superseded:
         """Claim the next fence; called again for the same attempt, the one it has."""
         self.open()
         return fences.claim(
-            self._context, attempt=attempt, world_size=world_size, may_claim=may_claim
+            self._context, attempt=attempt, world_size=world_size, may_claim=may_claim, over=over
         )
+
+    def newest_fence(self) -> FenceRecord | None:
+        """Who holds the run now."""
+        highest = self._context.highest_fence()
+        found = self._context.read(keys.fence_key(highest), FenceRecord) if highest else None
+        return found[0] if found else None
+
+    def find(
+        self,
+        history: History,
+        *,
+        wanted: Wanted,
+        fence: int,
+        incoming: Path,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Found:
+        """The beginning that a person named; of another run: copied into this one."""
+        found = beginnings.find(
+            self._context,
+            history,
+            wanted=wanted,
+            fence=fence,
+            open_place=self._open_place,
+            incoming=incoming,
+            progress=progress,
+            cancel=cancel,
+        )
+        if found.save is not None:
+            write_index(self._context, self.history())
+        return found
 
     def claim_next(
         self, *, held: int, attempt: int, world_size: int, parent: Parent

@@ -1,0 +1,100 @@
+"""Where a run goes on: what may be named as its beginning, and what differs from before.
+
+The forms of `checkpoint.resumeFrom` and of the request `resume-from`, read alike by whoever checks
+a spec and whoever looks into a store. Must never guess: what is none of the forms is an error that
+names them. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+SAVE = r"f[0-9]+-n[0-9]+(-s[0-9]+)?"
+RUN_ID = r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*"
+FORMS = (
+    "write a save of this run by its full name (f3-n2-s400), another run of the same store by its "
+    "ID (team/gpt) or one save of it (team/gpt/f3-n2-s400), or the URL of such a run "
+    "(s3://bucket/prefix/team/gpt); `rtj inspect` lists the names"
+)
+
+_SAVE = re.compile(SAVE)
+_RUN = re.compile(RUN_ID)
+_SECRET_WORD = re.compile(r"(?i)(key|token|secret|passw|credential|auth)")
+_WORDS_TOLD = 3
+
+
+class Whose(StrEnum):
+    THIS = "this"  # a save of this run
+    OTHER = "other"  # another run of the same store
+    PLACE = "place"  # a run at a URL
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """`run`: a run ID (OTHER) or a URL (PLACE); `save` None: the newest valid one."""
+
+    whose: Whose
+    run: str | None = None
+    save: str | None = None
+
+
+def read_named(value: str) -> Named:
+    """What a value of resumeFrom names. Raises ValueError with the forms that exist."""
+    text = value.strip().rstrip("/")
+    if _SAVE.fullmatch(text):
+        return Named(Whose.THIS, save=text)
+    if urlsplit(text).scheme in ("s3", "file") and "://" in text:
+        head, _, tail = text.rpartition("/")
+        named = _SAVE.fullmatch(tail) is not None
+        return Named(Whose.PLACE, run=head if named else text, save=tail if named else None)
+    head, _, tail = text.rpartition("/")
+    if head and _SAVE.fullmatch(tail) and _RUN.fullmatch(head):
+        return Named(Whose.OTHER, run=head, save=tail)
+    if _RUN.fullmatch(text):
+        return Named(Whose.OTHER, run=text)
+    raise ValueError(f"{value!r} names neither a save nor a run: {FORMS}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeWith:
+    """What a job trains with, as far as two jobs of one run are compared. Unknown is None."""
+
+    image: str | None = None
+    command: Sequence[str] = ()
+    world_size: int | None = None
+
+
+def masked(command: Sequence[str]) -> list[str]:
+    """The words of a command without what looks like a secret's value."""
+    words: list[str] = []
+    hide = False
+    for word in command:
+        name, equals, value = word.partition("=")
+        if hide and not word.startswith("-"):
+            words.append("***")
+        elif equals and value and _SECRET_WORD.search(name):
+            words.append(f"{name}=***")
+        else:
+            words.append(word)
+        hide = word.startswith("-") and not equals and bool(_SECRET_WORD.search(word))
+    return words
+
+
+def changes(before: MadeWith, after: MadeWith) -> list[str]:
+    """What differs, each in words; what was not recorded convicts nobody."""
+    found: list[str] = []
+    if before.image and after.image and before.image != after.image:
+        found.append(f"image {before.image} -> {after.image}")
+    if before.world_size and after.world_size and before.world_size != after.world_size:
+        found.append(f"world size {before.world_size} -> {after.world_size}")
+    old, new = list(before.command), list(after.command)
+    if old and new and old != new:
+        gone = [word for word in old if word not in new][:_WORDS_TOLD]
+        come = [word for word in new if word not in old][:_WORDS_TOLD]
+        told = [f"without {' '.join(gone)}"] * bool(gone) + [f"with {' '.join(come)}"] * bool(come)
+        found.append(f"command ({', '.join(told) or 'the same words in another order'})")
+    return found

@@ -1,0 +1,225 @@
+"""Beginnings that a person names: branches of this run, other runs, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.memory_store import MemoryStore
+from rtj_api.rules.steering import MadeWith, Named, Whose, changes, masked, read_named
+from rtj_api.wire import Found, Wanted
+from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs.beginnings import acted
+from rtj_sidecar.runs.lineage import End, lineage
+from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
+from rtj_sidecar.runs.run import Claimed, Committed, Done, LocalFile, Run
+from rtj_sidecar.runs.run import Named as NamedShip
+
+SCRATCH = Parent(scratch=True)
+
+
+class Job:
+    """One job's holder of a run, on a store that several may share."""
+
+    def __init__(self, store: MemoryStore, disk: Path, *, run: str, job: str) -> None:
+        self.disk = disk
+        self.run = Run(
+            store=store,
+            run_id=run,
+            cluster_uid="cluster",
+            job_uid=job,
+            rank=0,
+            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
+            open_place=lambda url: store,
+        )
+
+    def begin(self, attempt: int, parent: Parent) -> int:
+        claimed = self.run.claim(attempt=attempt, world_size=1, may_claim=True)
+        assert isinstance(claimed, Claimed)
+        assert isinstance(self.run.set_parent(fence=claimed.fence, parent=parent), Done)
+        return claimed.fence
+
+    def save(self, fence: int, step: int, *, full_state: bool = True) -> str:
+        facts = SaveFacts(root_key="last.pt", layout="generic", step=step, full_state=full_state)
+        n = self.run.next_n(self.run.history(), fence)
+        ship = self.run.name_ship(
+            fence=fence, n=n, save=facts, seen={0: ["last.pt"]}, world_size=1, parent=None
+        )
+        assert isinstance(ship, NamedShip)
+        source = self.disk / ship.ship.name
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_bytes(b"weights of step %d" % step)
+        size = source.stat().st_size
+        file = LocalFile(path="last.pt", source=source, size=size, mode=0o600)
+        self.run.upload_part(ship.ship, files=[file], save=facts)
+        assert isinstance(self.run.try_commit(ship.ship, fence=fence), Committed)
+        return ship.ship.name
+
+    def find(self, value: str, *, fence: int, asked: str = "spec") -> Found:
+        return self.run.find(
+            self.run.history(),
+            wanted=Wanted(value=value, asked=asked),
+            fence=fence,
+            incoming=self.disk / "importing",
+        )
+
+    def reachable(self) -> list[str]:
+        return [c.name for c in self.run.candidates(self.run.history())]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def job(store: MemoryStore, tmp_path: Path) -> Callable[..., Job]:
+    return lambda run="ns/gpt", job="job": Job(store, tmp_path / job, run=run, job=job)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("f3-n2-s400", Named(Whose.THIS, save="f3-n2-s400")),
+        ("f3-n2", Named(Whose.THIS, save="f3-n2")),
+        ("team/gpt", Named(Whose.OTHER, run="team/gpt")),
+        ("team/gpt/", Named(Whose.OTHER, run="team/gpt")),
+        ("team/gpt/f3-n2-s400", Named(Whose.OTHER, run="team/gpt", save="f3-n2-s400")),
+        ("s3://b/p/team/gpt", Named(Whose.PLACE, run="s3://b/p/team/gpt")),
+        ("file:///d/gpt/f1-n1", Named(Whose.PLACE, run="file:///d/gpt", save="f1-n1")),
+    ],
+)
+def test_what_a_value_names(value: str, named: Named) -> None:
+    assert read_named(value) == named
+
+
+@pytest.mark.parametrize("value", ["", "/data/ckpt", "a//b", "gs://b/run", "../x", "a b"])
+def test_what_names_nothing_is_told_the_forms(value: str) -> None:
+    with pytest.raises(ValueError, match="f3-n2-s400"):
+        read_named(value)
+
+
+def test_changes_between_two_jobs_of_a_run_in_words() -> None:
+    old = MadeWith(image="a:1", command=["python", "t.py", "--lr=1"], world_size=2)
+    new = MadeWith(image="a:2", command=["python", "t.py", "--lr=2"], world_size=4)
+    assert changes(old, new) == [
+        "image a:1 -> a:2",
+        "world size 2 -> 4",
+        "command (without --lr=1, with --lr=2)",
+    ]
+    assert changes(old, old) == []
+    assert changes(MadeWith(), new) == [], "a record of an older version convicts nobody"
+
+
+def test_a_secret_in_a_command_is_recorded_nowhere() -> None:
+    words = ["python", "t.py", "--api-key", "s3cr3t", "--token=abc", "--steps", "5", "HF_TOKEN=x"]
+    told = masked(words)
+    assert told == [
+        "python",
+        "t.py",
+        "--api-key",
+        "***",
+        "--token=***",
+        "--steps",
+        "5",
+        "HF_TOKEN=***",
+    ]
+
+
+def test_a_rollback_to_a_branch_by_its_full_name(job) -> None:
+    mine = job()
+    first = mine.begin(1, SCRATCH)
+    names = [mine.save(first, step) for step in (10, 20, 30)]
+    second = mine.begin(2, Parent(name=names[0], step=10, asked="request 1"))
+    ahead = mine.save(second, 15)
+    assert mine.reachable() == [ahead, names[0]]
+    third = mine.begin(3, Parent(name=ahead, step=15))
+    found = mine.find(names[2], fence=third)
+    assert found.problem is None
+    assert (found.save.name, found.save.step, found.save.durable) == (names[2], 30, True)
+    fourth = mine.begin(4, Parent(name=names[2], step=30, asked="spec"))
+    assert mine.reachable() == names[::-1], "and with it what lies before it"
+    assert mine.find(ahead, fence=fourth).save.name == ahead, "what was left is a branch by now"
+    assert acted(mine.run.history()) == ["request 1", "spec"]
+
+
+def test_a_name_that_cannot_be_taken_says_why(job) -> None:
+    mine = job()
+    fence = mine.begin(1, SCRATCH)
+    good, bad, old = (mine.save(fence, step) for step in (10, 20, 30))
+    mine.run.mark(bad, kind=MarkKind.INVALID, reason="CheckpointCorrupt", message="bit rot")
+    mine.run.mark(old, kind=MarkKind.DELETED, reason="CheckpointDurable", message="too many")
+    for value, words in (
+        ("f9-n1-s5", good),  # what there is instead
+        ("f1-n1-s999", good),
+        (bad, "bit rot"),
+        (old, "retention"),
+        ("no/such-run", "is no run of this project"),
+        ("s3://elsewhere/run", "is no run of this project"),
+        ("what is this", "full name"),
+    ):
+        found = mine.find(value, fence=fence)
+        assert found.save is None
+        assert words in (found.problem or ""), value
+
+
+@pytest.mark.parametrize("value", ["runs/other", "s3://bucket/runs/other"])
+def test_the_newest_save_of_another_run_is_copied_into_this_one(job, store, value: str) -> None:
+    theirs, mine = job("runs/other" if value == "runs/other" else "other", "other"), job()
+    there = theirs.begin(1, SCRATCH)
+    theirs.save(there, 10)
+    best = theirs.save(there, 20)
+    theirs.save(there, 30, full_state=False)  # weights only: no beginning by itself
+    fence = mine.begin(1, SCRATCH)
+    own = mine.save(fence, 5)
+    claimed = mine.run.claim(attempt=2, world_size=1)
+    assert isinstance(claimed, Claimed)
+    found = mine.find(value, fence=claimed.fence)
+    assert (found.problem, found.save.step, found.save.durable) == (None, 20, True)
+    assert mine.reachable() == [own], "a copy that no attempt started from changes nothing"
+    again = mine.find(value, fence=claimed.fence)
+    assert again.save.name == found.save.name, "nothing is copied twice"
+    parent = Parent(name=found.save.name, step=20, asked=value)
+    mine.run.set_parent(fence=claimed.fence, parent=parent)
+    later = mine.save(claimed.fence, 25)
+    chain = lineage(mine.run.history())
+    assert mine.reachable() == [later, found.save.name]
+    assert chain.end is End.OTHER_RUN
+    assert [str(save) for save in chain.branches] == ["f1-n1"]
+    for key in [k.key for k in store.list("") if "other/checkpoints/" in k.key]:
+        store.delete(key)
+    assert mine.run.examine(found.save.name, deep=True) == [], "the other run may go"
+    assert best in {m.name for m in theirs.run.history().manifests.values()}
+
+
+def test_a_copy_left_by_an_attempt_that_never_began_is_taken_by_the_next(job) -> None:
+    theirs, mine = job("other", "other"), job()
+    theirs.save(theirs.begin(1, SCRATCH), 20)
+    own = mine.save(mine.begin(1, SCRATCH), 5)
+    lost = mine.run.claim(attempt=2, world_size=1)
+    assert isinstance(lost, Claimed)
+    copied = mine.find("other", fence=lost.fence).save
+    taken = mine.run.claim(attempt=3, world_size=1)
+    assert isinstance(taken, Claimed)
+    assert mine.reachable() == [own]
+    assert mine.find("other", fence=taken.fence).save.name == copied.name
+    mine.run.set_parent(fence=taken.fence, parent=Parent(name=copied.name, step=20, asked="other"))
+    assert mine.reachable() == [copied.name], "the own save before it is a branch, no fallback"
+
+
+def test_a_damaged_save_of_another_run_is_not_copied(job, store) -> None:
+    theirs, mine = job("other", "other"), job()
+    there = theirs.begin(1, SCRATCH)
+    good, bad = theirs.save(there, 10), theirs.save(there, 20)
+    store.put(f"other/checkpoints/{bad}/last.pt", b"rotten bytes")
+    fence = mine.begin(1, SCRATCH)
+    named = mine.find(f"other/{bad}", fence=fence)
+    assert named.save is None
+    assert "damaged" in (named.problem or "")
+    newest = mine.find("other", fence=fence)
+    assert newest.save is not None
+    assert newest.save.step == 10
+    marks = theirs.run.history().marks
+    assert {m.kind for found in marks.values() for m in found} == {MarkKind.PINNED}, "no verdict"
+    assert good
