@@ -84,7 +84,7 @@ class PodLike:
     def start(self) -> PodLike:
         self.path.mkdir(parents=True, exist_ok=True)
         self.start_agent()
-        wait_for(self.answers, why="the agent's HTTP")
+        wait_for(self.answers, seconds=60, why="the agent's HTTP")
         self.start_container()
         return self
 
