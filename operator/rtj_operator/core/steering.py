@@ -8,7 +8,7 @@ wish stays open, so an attempt that failed before does not end it. Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Reason
-from rtj_api.rules.resume import Chosen, NoChoice, why_unusable
+from rtj_api.rules.resume import Chosen, NoChoice
 from rtj_api.status import Beginnings, CurrentAttempt, WantedBeginning
 from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Found, Report, Resume, SidecarPhase
@@ -120,7 +120,9 @@ def _not_found_yet(gang: Gang, wish: WantedBeginning) -> NoChoice | None:
 
 def _named(gang: Gang, wish: WantedBeginning, found: Found) -> Chosen | NoChoice:
     save = found.save
-    why = found.problem if save is None else why_unusable(save, pinned=gang.pinned)
+    why = found.problem
+    if save is not None and save.full_state is False:
+        why = "it holds weights only, not the optimizer's state"
     if save is None or why is not None:
         return NoChoice(
             Reason.RESUME_FROM_UNUSABLE, f"{wish.value} cannot be resumed from: {why}. {HOW}"
