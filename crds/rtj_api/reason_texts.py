@@ -321,6 +321,16 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "A newer save was not valid, so an older one is resumed.",
         "The event names both. Nothing to do, but find out what damaged the newer one.",
     ),
+    Reason.FOREIGN_CHECKPOINT: ReasonText(
+        "A save that was in the directory before this job's first start could be taken for its "
+        "newest one. It was moved aside, below `.rtj/set-aside`, and is never deleted.",
+        "Keep what is not this run's own outside of checkpoint.path.",
+    ),
+    Reason.SAVES_VANISH: ReasonText(
+        "Finished saves were overwritten or deleted by the trainer before they could be pinned, so "
+        "they were never shipped.",
+        "Save less often, keep at least two saves, or write each to a name of its own.",
+    ),
     Reason.STORE_UNSUPPORTED: ReasonText(
         "The store lacks what the commit of a save stands on, such as conditional writes.",
         "The message names what is missing. Use a store or a version that has it.",

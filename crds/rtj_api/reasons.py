@@ -107,6 +107,8 @@ class Reason(StrEnum):
     CHECKPOINT_OBJECT_MISSING = "CheckpointObjectMissing"
     CHECKPOINT_IGNORED = "CheckpointIgnored"
     CHECKPOINT_FALLBACK = "CheckpointFallback"
+    FOREIGN_CHECKPOINT = "ForeignCheckpoint"
+    SAVES_VANISH = "SavesVanish"
     UPLOAD_LAGGING = "UploadLagging"
     DISK_FULL = "DiskFull"
     DIRECTORY_READ_ONLY = "DirectoryReadOnly"

@@ -28,6 +28,7 @@ PACKAGES = "/packages"  # the real PyTorch, in the pod
 DDP = f"{CODE}/examples/pytorch-ddp/train.py"
 HF = f"{CODE}/examples/hf-trainer/train.py"
 COUNTER = f"{CODE}/kit/trainers/counter.py"
+HABITS = f"{CODE}/kit/trainers/habits"
 RESUME = ("--resume", f"$({contract.ENV_RESUME_CHECKPOINT})")
 
 
@@ -181,6 +182,31 @@ def counter(
     command = ["python3", "-S", COUNTER, "--out", "/checkpoints", "--steps", str(steps)]
     command += ["--save-every", str(save_every), "--step-seconds", str(step_seconds), *extra]
     return job(name, store=store, command=command, **{"framework": "pytorch"} | more)
+
+
+def habit(
+    name: str,
+    script: str,
+    *,
+    store: Mapping[str, Any],
+    steps: int = 60,
+    every: int = 5,
+    torch: bool = False,
+    shell: str | None = None,
+    **more: Any,
+) -> Manifest:
+    """A script of `kit/trainers/habits`. `shell`: the words of a bash -c script, with `TRAIN` where
+    the trainer's own command goes."""
+    words = ["python3", *([] if torch else ["-S"]), f"{HABITS}/{script}.py", "--out"]
+    words += ["/checkpoints", "--steps", str(steps), "--every", str(every)]
+    command = words if shell is None else ["bash", "-c", shell.replace("TRAIN", " ".join(words))]
+    made = job(name, store=store, command=command, **{"replicas": 1, "gpus": 0} | more)
+    path = f"{CODE}:{PACKAGES}" if torch else CODE
+    trainer_of(made)["env"] = [
+        {"name": "PYTHONPATH", "value": path},
+        {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
+    ]
+    return made
 
 
 def overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> Manifest:

@@ -134,7 +134,8 @@ class Agent:
         try:
             if state is not None and self._site.touches_directory:
                 await station.on_disk(station.directory.make, uid=state.uid, gid=state.gid)
-            await station.on_disk(station.directory.load)
+            is_new = self._site.touches_directory and not station.link.told_to_go()
+            await station.on_disk(station.directory.load, is_new=is_new)
             station.reporter.heal("pins")
         except DirectoryProblem as problem:
             station.reporter.degrade("pins", problem.reason, problem.message)

@@ -7,6 +7,7 @@ much as before. Blocking and not thread-safe: the agent calls it from one thread
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -20,8 +21,19 @@ from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
 from rtj_api.wire import Wire
 
+from rtj_sidecar.checkpoints.foreign import (
+    are_foreign,
+    is_first_look,
+    read_foreign,
+    write_foreign,
+)
 from rtj_sidecar.checkpoints.layouts import layouts_for
-from rtj_sidecar.checkpoints.ledger import append_ledger, entry_for, read_ledger
+from rtj_sidecar.checkpoints.ledger import (
+    LedgerEntry,
+    append_ledger,
+    entry_for,
+    read_ledger,
+)
 from rtj_sidecar.checkpoints.pin_choice import InodeHistory, PinHow, how_to_pin, next_history
 from rtj_sidecar.checkpoints.pins import (
     Pin,
@@ -49,10 +61,13 @@ from rtj_sidecar.checkpoints.types import (
     Verdict,
 )
 from rtj_sidecar.checkpoints.validate import Patience, judge_all
+from rtj_sidecar.checkpoints.vanished import vanished
 from rtj_sidecar.runs.records import FileRecord, SaveFacts, ShipRecord
 from rtj_sidecar.trainer.supervisor_link import write_whole
 
 SETTLE_SECONDS = 1.0
+HURRY_SECONDS = 0.1
+"""How long a file that proves itself must rest, once saves were seen to vanish unpinned."""
 
 
 class PinRecord(Wire):
@@ -95,6 +110,8 @@ class Look:
 
     judged: tuple[tuple[FoundSave, Verdict], ...]
     snapshot: Snapshot
+    vanished: tuple[FoundSave, ...] = ()
+    """Finished saves that the trainer took away before they were pinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,8 @@ class Directory:
         self._saves: dict[str, LocalSave] = {}
         self._largest = 0
         self._known: set[tuple[str, str]] = set()  # generations that the ledger has
+        self.in_hurry = False  # saves vanish faster than they settle
+        self.foreign: frozenset[str] = frozenset()  # marks of files that were there before us
 
     # --- looking ---
 
@@ -143,6 +162,8 @@ class Directory:
         except OSError as error:
             raise _problem(error, self.path, "read") from error
         now = time.monotonic()
+        lost = vanished(before=self._snapshot.saves, now=snapshot, is_known=self._is_known)
+        self.in_hurry = self.in_hurry or bool(lost)
         self._snapshot = snapshot
         self._observations = observe(before=self._observations, snapshot=snapshot, now=now)
         self._remember_inodes(snapshot, now=now, settle=settle, writers=writers)
@@ -151,22 +172,21 @@ class Directory:
             reader=self.reader,
             layouts=self.layouts,
             observations=self._observations,
-            patience=Patience(now=now, settle_seconds=settle),
+            patience=Patience(
+                now=now,
+                settle_seconds=settle,
+                hurry_seconds=HURRY_SECONDS
+                if self.in_hurry and writers.open_paths is not None
+                else None,
+            ),
             writers=writers,
             expect=self.expect,
         )
         self._largest = max([self._largest, *(save.size for save in snapshot.saves)])
-        return Look(judged, snapshot)
+        return Look(judged, snapshot, lost)
 
-    def has_news(self) -> bool:
-        """Whether a save lies there that is not pinned in its present state. Cheap."""
-        try:
-            snapshot = take_snapshot(
-                reader=self.reader, layouts=self.layouts, previous=self._snapshot
-            )
-        except OSError:
-            return False
-        return any(save.identity not in self._known for save in snapshot.saves)
+    def _is_known(self, found: FoundSave) -> bool:
+        return found.identity in self._known or are_foreign(found.all_files, self.foreign)
 
     def _remember_inodes(
         self, snapshot: Snapshot, *, now: float, settle: float, writers: Writers
@@ -205,12 +225,19 @@ class Directory:
 
     # --- pins ---
 
-    def load(self) -> None:
+    def load(self, *, is_new: bool = False) -> None:
         """Pins that an earlier sidecar left. Half-made, changed and other runs' are removed.
 
-        Raises DirectoryProblem where the ledger cannot be read: unknown is not empty.
+        `is_new`: no trainer was started in this pod yet, so what a directory holds that no sidecar
+        has ever looked at is a person's own. Raises DirectoryProblem where the ledger cannot be
+        read: unknown is not empty.
         """
         try:
+            if is_new and is_first_look(self.path):
+                snapshot = take_snapshot(reader=self.reader, layouts=self.layouts)
+                self.foreign = write_foreign(self.path, snapshot)
+            else:
+                self.foreign = read_foreign(self.path) or frozenset()
             entries = read_ledger(self.path).entries
         except OSError as error:
             raise _problem(error, self.path, "read") from error
@@ -319,7 +346,7 @@ class Directory:
 
         What is only left of an older save under a fixed name is no news either.
         """
-        if found.identity in self._known:
+        if self._is_known(found):
             return False
         return not read_ledger(self.path).holds_old_news(found, run_id=self._run_id)
 
@@ -328,6 +355,30 @@ class Directory:
         entry = entry_for(found, run_id=self._run_id, fence=None, n=None, time=time.time())
         append_ledger(self.path, [entry])
         self._known.add(found.identity)
+
+    def disown(self, save: LocalSave) -> None:
+        """Its trainer had not loaded what it was given: the next restore sets it aside."""
+        pin = save.pin
+        entry = LedgerEntry(
+            run_id=self._run_id,
+            fence=None,
+            n=None,
+            root=pin.root_key,
+            fingerprint=pin.fingerprint,
+            step=pin.step,
+            time=time.time(),
+            ignored=True,
+        )
+        with contextlib.suppress(OSError):  # Then it stays, as the older save that it is.
+            append_ledger(self.path, [entry])
+
+    def disowned(self) -> frozenset[tuple[str, str]]:
+        """Identities of the saves that a restore has to set aside, wherever they stand.
+
+        Raises OSError.
+        """
+        entries = (e for e in read_ledger(self.path).entries if e.run_id == self._run_id)
+        return frozenset((e.root, e.fingerprint) for e in entries if e.ignored)
 
     def adopt(self, record: PinRecord, *, pin: str) -> LocalSave:
         """Make what was fetched into that pin's `files_dir` a pin. Raises DirectoryProblem."""

@@ -48,6 +48,7 @@ class Holding:
         self._durable: deque[str] = deque(maxlen=KEPT)
         self._dropped: deque[str] = deque(maxlen=KEPT)
         self._skipped: deque[str] = deque(maxlen=KEPT)
+        self._refused: deque[str] = deque(maxlen=KEPT)
         self._usual: frozenset[int] = frozenset()
         self._version = int(time.time() * 1000)
         self._changed = asyncio.Event()
@@ -93,6 +94,7 @@ class Holding:
             durable=list(self._durable),
             dropped=list(self._dropped),
             skipped=list(self._skipped),
+            ignored=list(self._refused),
         )
 
     def _tell(self) -> None:
@@ -224,7 +226,9 @@ class Holding:
             return True
         if isinstance(answer, Ignored):
             # Whatever else that trainer saved is as little worth.
-            self._skip(tuple(groups(list(self._heard.values()))))
+            refused = tuple(groups(list(self._heard.values())))
+            self._refused.extend(mark for g in refused for mark in g.generations.values())
+            self._skip(refused)
             # A leftover of an older attempt says nothing of the trainer that runs now.
             if lead.attempt == at.attempt:
                 self._ignored(answer.message)

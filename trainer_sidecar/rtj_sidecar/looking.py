@@ -16,10 +16,12 @@ from rtj_api.wire import CheckpointView, Verdict
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status
 from rtj_sidecar.checkpoints.types import Verdict as Judgement
-from rtj_sidecar.directory import DirectoryProblem, LocalSave, Look
+from rtj_sidecar.directory import HURRY_SECONDS, DirectoryProblem, LocalSave, Look
 from rtj_sidecar.station import Station, log
 
 KEY = "directory"
+VANISHED_KEY = "vanished"
+VANISHED_SECONDS = 60.0
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 
 
@@ -31,6 +33,8 @@ class Looking:
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0
         self._condemned: set[str] = set()
+        self._lost = 0  # saves that vanished unpinned
+        self._lost_at: float | None = None
         self._busy = asyncio.Lock()  # two looks at once would pin one save twice
         self.is_unsettled = False  # at the last look something still changed
 
@@ -39,12 +43,16 @@ class Looking:
         at = self._at
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(at.look_now.wait(), at.site.config.poll_seconds)
+                await asyncio.wait_for(at.look_now.wait(), self._poll_seconds())
             at.look_now.clear()
             # On a shared directory other pods' trainers may write after this pod's has ended.
             shared = at.site.config.shared_directory and at.is_after_go
             if at.is_training or shared:
                 await self.look(gone=False)
+
+    def _poll_seconds(self) -> float:
+        poll = self._at.site.config.poll_seconds
+        return min(poll, HURRY_SECONDS) if self._at.directory.in_hurry else poll
 
     async def look(self, *, gone: bool) -> list[LocalSave]:
         """One look; returns the saves that are newly pinned. `gone`: no trainer can write."""
@@ -69,6 +77,7 @@ class Looking:
             log.exception("the directory could not be judged")
             self._trouble(DirectoryProblem(Reason.CHECKPOINT_CORRUPT, f"{type(error)}: {error}"))
             return []
+        self._tell_vanished(found)
         self.is_unsettled = any(v.status is Status.WRITING for _, v in found.judged)
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)
@@ -76,6 +85,25 @@ class Looking:
         if new:
             at.ship_now.set()
         return new
+
+    def _tell_vanished(self, found: Look) -> None:
+        """Saves that nobody can ship any more: told until none was lost for a while."""
+        now = time.monotonic()
+        for save in found.vanished:
+            self._lost += 1
+            self._lost_at = now
+            log.warning("step %s in %s vanished before it was pinned", save.step, save.root_key)
+            self._at.reporter.degrade(
+                VANISHED_KEY,
+                Reason.SAVES_VANISH,
+                f"rank {self._at.site.config.rank}: step {save.step} in {save.root_key} was "
+                "overwritten or deleted by the trainer before it could be pinned, so it was never "
+                f"shipped ({self._lost} so far). Save less often, keep at least two saves, or "
+                "write each to a name of its own",
+            )
+        if self._lost_at is not None and now - self._lost_at > VANISHED_SECONDS:
+            self._lost_at = None
+            self._at.reporter.heal(VANISHED_KEY)
 
     def _trouble(self, problem: DirectoryProblem) -> None:
         if problem.reason is Reason.CHECKPOINT_TORN:

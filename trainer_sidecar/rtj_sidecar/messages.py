@@ -52,6 +52,7 @@ class Ships(Wire):
     durable: list[str] = Field(default_factory=list)
     dropped: list[str] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)  # fingerprints that will never be named
+    ignored: list[str] = Field(default_factory=list)  # and those of trainers that began elsewhere
 
 
 class PeerFile(Wire):

@@ -25,6 +25,7 @@ from rtj_api.wire import (
     Verdict,
 )
 
+from rtj_sidecar.checkpoints.foreign import set_aside_dir
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.restore import Owner, RestoreError
 from rtj_sidecar.directory import DirectoryProblem
@@ -40,6 +41,7 @@ from rtj_sidecar.storing import Storing
 from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 LIST_SECONDS = 15.0
+FOREIGN_KEY = "foreign"
 
 
 class AttemptFailed(Exception):
@@ -73,6 +75,7 @@ class Restorer:
             done = await self._restore_save(directive, resume, resume.name)
         if done.quarantined:
             log.info("quarantined %s", ", ".join(done.quarantined))
+        self._tell_kept(done, directive)
         await self._set_parent(directive, resume)
         at.journal.note(
             restored_attempt=directive.attempt,
@@ -82,6 +85,20 @@ class Restorer:
             resume_path=done.path,
         )
         self._looking.tell()
+
+    def _tell_kept(self, done: Restored, directive: Directive) -> None:
+        if not done.kept:
+            self._at.reporter.heal(FOREIGN_KEY)
+            return
+        place = set_aside_dir(self._at.site.path, directive.attempt)
+        self._at.reporter.degrade(
+            FOREIGN_KEY,
+            Reason.FOREIGN_CHECKPOINT,
+            f"{', '.join(done.kept[:5])} lay in checkpoint.path before this job's first start and "
+            f"the trainer could take it for its newest save: moved to {place}, where nothing is "
+            "deleted. Keep what is not this run's own outside of checkpoint.path",
+            retrying=False,
+        )
 
     async def _restore_save(self, directive: Directive, resume: Resume, name: str) -> Restored:
         at = self._at

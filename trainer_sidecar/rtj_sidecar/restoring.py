@@ -19,7 +19,12 @@ from rtj_sidecar.checkpoints.restore import (
     incoming_dir,
     survey,
 )
-from rtj_sidecar.checkpoints.restore_plan import Chosen, plan_restore, plan_set_aside
+from rtj_sidecar.checkpoints.restore_plan import (
+    Chosen,
+    RestorePlan,
+    plan_restore,
+    plan_set_aside,
+)
 from rtj_sidecar.checkpoints.types import Pointer, PointerKind, Verdict, WantedFile
 from rtj_sidecar.directory import Directory, DirectoryProblem, Look
 from rtj_sidecar.runs.records import FileRecord, SaveFacts
@@ -37,6 +42,8 @@ class Restored:
     bytes_fetched: int
     bytes_total: int
     quarantined: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    """Of these, what is a person's own and was moved to where nothing is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,12 @@ def restore(
                 restore_id=restore_id,
             )
             plan = plan_restore(
-                snapshot=look.snapshot, verdicts=_verdicts(look), chosen=chosen, local=local
+                snapshot=look.snapshot,
+                verdicts=_verdicts(look),
+                chosen=chosen,
+                local=local,
+                disowned=directory.disowned(),
+                foreign=directory.foreign,
             )
             if not plan.fetch:
                 break
@@ -123,7 +135,7 @@ def restore(
             directory.learn_hash(directory.path / file.path, file.sha256)
     total = sum(file.size for file in chosen.files)
     path = str(directory.path / chosen.root_key) if chosen.root_key != "." else str(directory.path)
-    return Restored(path, fetched, total, moved)
+    return Restored(path, fetched, total, moved, _kept(plan, moved))
 
 
 def set_all_aside(directory: Directory, *, attempt: int) -> Restored:
@@ -131,13 +143,17 @@ def set_all_aside(directory: Directory, *, attempt: int) -> Restored:
     pointer that names one. Raises RestoreError."""
     try:
         look = directory.look(writers=Writers(gone=True))
-        plan = plan_set_aside(look.snapshot)
+        plan = plan_set_aside(look.snapshot, foreign=directory.foreign)
         moved = apply_restore(
             root=directory.path, plan=plan, restore_id=f"{attempt}-scratch", attempt=attempt
         )
     except (OSError, UnsafePathError, DirectoryProblem) as error:
         raise RestoreError(f"quarantine before a start from nothing: {error}") from error
-    return Restored(None, 0, 0, moved)
+    return Restored(None, 0, 0, moved, _kept(plan, moved))
+
+
+def _kept(plan: RestorePlan, moved: Sequence[str]) -> tuple[str, ...]:
+    return tuple(path for path in moved if path in plan.keep)
 
 
 def _verdicts(look: Look) -> dict[tuple[str, str], Verdict]:

@@ -233,7 +233,7 @@ class Shipping:
     async def _learn_ends(self) -> None:
         at, ships = self._at, self._ships
         durable, dropped, skipped = set(ships.durable), set(ships.dropped), set(ships.skipped)
-        changed = False
+        ignored, changed = set(ships.ignored), False
         # First: as soon as no save is pending this pod is drained, and must say what is durable.
         if ships.durable and ships.durable[-1] != at.journal.entry.last_durable_name:
             changed = True
@@ -246,6 +246,10 @@ class Shipping:
             elif record.name in dropped and not record.over and not record.durable:
                 changed = True
                 await self._remember(save, over="the holder dropped it")
+            elif save.pin.fingerprint in ignored and not record.over:
+                changed = True
+                await at.on_disk(at.directory.disown, save)
+                await self._remember(save, over="its trainer had not loaded what it was given")
             elif record.name is None and save.pin.fingerprint in skipped and not record.over:
                 changed = True
                 await self._remember(save, over="a newer save went first")

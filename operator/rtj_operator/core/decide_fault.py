@@ -55,8 +55,8 @@ def fault(gang: Gang) -> Plan | None:
         faults = (early, *(f for f in faults if f.rank != early.rank))
     if first is None:
         return None
-    if not gang.status.is_started and first.reason in holds.HOLDING:
-        if first.rank == 0 and holds.is_answered(gang):
+    if first.reason in (holds.HOLDING if not gang.status.is_started else holds.ENDING):
+        if first.rank == 0 and not gang.status.is_started and holds.is_answered(gang):
             return None
         return _hold(gang, first)
     is_own = first.charge == Charge.USER and gang.status.is_started

@@ -33,11 +33,13 @@ HOLDING = STORE_REASONS | {
     Reason.DIRECTORY_MISSING,
     Reason.DISK_FULL,
 }
+# Nor for one of these once it trained: it would do the same again.
+ENDING = frozenset({Reason.CHECKPOINT_IGNORED})
 
 
 # No look at the store ends these.
 WAITING_FOR_A_PERSON = frozenset(
-    {Reason.RUN_ALREADY_COMPLETE, Reason.RUN_EXISTS, Reason.RESUME_FROM_UNUSABLE}
+    {Reason.RUN_ALREADY_COMPLETE, Reason.RUN_EXISTS, Reason.RESUME_FROM_UNUSABLE, *ENDING}
 )
 
 

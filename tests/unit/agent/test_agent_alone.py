@@ -261,7 +261,7 @@ def test_a_start_from_nothing_sets_aside_what_lies_there(
     # … unless it is told to start from nothing.
     gone(pod, 1)
     pod.until(lambda r: r.phase is SidecarPhase.TRAINING)
-    assert (pod.path / ".rtj/quarantine/1/ckpt_70.pt").exists()
+    assert (pod.path / ".rtj/set-aside/1/ckpt_70.pt").exists()
 
 
 def test_an_adopted_directory_is_resumed_from(pods: list[PodLike], tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class LedgerEntry:
     count: int = 0
     newest_ns: int = 0
     """Number of its files and the newest mtime among them."""
+    ignored: bool = False
+    """Its trainer had not loaded what it was given."""
 
 
 @dataclass(frozen=True, slots=True)

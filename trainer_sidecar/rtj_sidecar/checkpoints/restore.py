@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
 
+from rtj_sidecar.checkpoints.foreign import set_aside_dir
 from rtj_sidecar.checkpoints.paths import (
     UnsafePathError,
     fsync_directory,
@@ -137,7 +138,8 @@ def apply_restore(
             _copy_pinned(files_dir(root, pin_id), incoming, file)
         for file in plan.place:
             _check_arrived(incoming, file)
-        made = [_set_aside(root, path, attempt) for path in plan.quarantine]
+        aside, kept = quarantine_dir(root, attempt), set_aside_dir(root, attempt)
+        made = [_set_aside(root, p, kept if p in plan.keep else aside) for p in plan.quarantine]
         # The files that stay first: a crash between two renames then leaves work to place, and
         # the next run gives all files one new time again.
         stamp = max(time.time_ns(), plan.after_ns + 1_000_000_000)
@@ -180,13 +182,13 @@ def _check_arrived(incoming: Path, file: WantedFile) -> None:
         os.fsync(descriptor)
 
 
-def _set_aside(root: Path, path: str, attempt: int) -> str | None:
+def _set_aside(root: Path, path: str, directory: Path) -> str | None:
     source = root / safe_relative(path)
-    place = quarantine_dir(root, attempt) / path
+    place = directory / path
     number = 0
     while os.path.lexists(place):
         number += 1
-        place = quarantine_dir(root, attempt) / f"{path}~{number}"
+        place = directory / f"{path}~{number}"
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.rename(source, place)

@@ -7,9 +7,10 @@ by planning again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rtj_sidecar.checkpoints.foreign import are_foreign, could_be_resumed, is_foreign
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
 from rtj_sidecar.checkpoints.paths import resolve_link, safe_relative
 from rtj_sidecar.checkpoints.types import (
@@ -68,6 +69,8 @@ class RestorePlan:
     place: tuple[WantedFile, ...]
     """Every file that is moved into place (fetched, or copied from a pin)."""
     quarantine: tuple[str, ...]
+    keep: frozenset[str]
+    """Those of `quarantine` that are a person's own: moved where nothing is ever deleted."""
     pointers: tuple[Pointer, ...]
     touch: tuple[str, ...]
     """Files whose mtime is set to now, all alike, so that the chosen save is the newest. Newest
@@ -90,8 +93,12 @@ def plan_restore(
     verdicts: Mapping[tuple[str, str], Verdict],
     chosen: Chosen,
     local: LocalBytes,
+    disowned: Collection[tuple[str, str]] = (),
+    foreign: Collection[str] = (),
 ) -> RestorePlan:
     """The plan. `verdicts` by `FoundSave.identity`; a save without one counts as not torn.
+    `disowned`: identities of saves that may not stay. `foreign`: marks of files that do, unless a
+    trainer could take them for its newest save (`checkpoints.foreign`).
 
     Raises UnsafePathError for a path in the manifest that would leave the directory.
     """
@@ -114,7 +121,8 @@ def plan_restore(
             from_pins.append((pin[0], file))
         else:
             fetch.append(file)
-    moved = _quarantined(snapshot, verdicts, chosen, set(wanted), {f.path for f in place})
+    stays = _Stays(verdicts, chosen, frozenset(disowned), frozenset(foreign))
+    moved = _quarantined(snapshot, stays, set(wanted), {f.path for f in place})
     rival = _newest_rival(snapshot, set(wanted), moved)
     return RestorePlan(
         root_key=chosen.root_key,
@@ -123,18 +131,21 @@ def plan_restore(
         from_pins=tuple(from_pins),
         place=tuple(place),
         quarantine=_outermost(moved),
+        keep=_kept(snapshot, _outermost(moved), foreign),
         pointers=_pointers(snapshot, chosen, moved),
         touch=_touch(snapshot, set(wanted), {f.path for f in place}, rival),
         after_ns=rival,
     )
 
 
-def plan_set_aside(snapshot: Snapshot) -> RestorePlan:
-    """The plan for a start from nothing, by consent: every save goes to quarantine, with every
-    pointer that names one."""
-    going = {pointer.path for pointer in snapshot.pointers if pointer.names is not None}
+def plan_set_aside(snapshot: Snapshot, *, foreign: Collection[str] = ()) -> RestorePlan:
+    """The plan for a start from nothing: every save goes to quarantine that the trainer could
+    begin from, with every pointer that names one. A person's weights and data stay."""
+    going: set[str] = set()
     for save in snapshot.saves:
-        going |= paths_of(save)
+        if could_be_resumed(save) or not are_foreign(save.all_files, foreign):
+            going |= paths_of(save)
+    going |= {p.path for p in snapshot.pointers if p.names is not None and _below(p.names, going)}
     return RestorePlan(
         root_key=".",
         valid=(),
@@ -142,6 +153,7 @@ def plan_set_aside(snapshot: Snapshot) -> RestorePlan:
         from_pins=(),
         place=(),
         quarantine=_outermost(going),
+        keep=_kept(snapshot, _outermost(going), foreign),
         pointers=(),
         touch=(),
     )
@@ -155,14 +167,17 @@ def paths_of(save: FoundSave) -> set[str]:
     return {save.root_key} | {p for p in paths if not p.startswith(f"{save.root_key}/")}
 
 
-def _quarantined(
-    snapshot: Snapshot,
-    verdicts: Mapping[tuple[str, str], Verdict],
-    chosen: Chosen,
-    wanted: set[str],
-    place: set[str],
-) -> set[str]:
+def _kept(snapshot: Snapshot, going: Collection[str], foreign: Collection[str]) -> frozenset[str]:
+    kept = set()
+    for entry in snapshot.files if foreign else ():
+        if is_foreign(entry, foreign):
+            kept |= {entry.path, *_parents(entry.path)} & set(going)
+    return frozenset(kept)
+
+
+def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set[str]) -> set[str]:
     moved: set[str] = set()
+    verdicts, chosen = stays.verdicts, stays.chosen
     for save in snapshot.saves:
         paths = {entry.path for entry in save.all_files}
         if save.root_key == chosen.root_key or paths & wanted:
@@ -172,7 +187,7 @@ def _quarantined(
             sound = verdict is not None and verdict.candidate and save.step == chosen.step
             own = {entry.path for entry in save.files}
             moved |= (own if sound else paths) - wanted
-        elif not _stays(save, verdicts.get(save.identity), chosen):
+        elif not stays.holds(save):
             inside = any(path.startswith(f"{save.root_key}/") for path in wanted)
             moved |= paths if inside else paths_of(save)
     present = {entry.path for entry in snapshot.files}
@@ -190,19 +205,34 @@ def _quarantined(
     return moved
 
 
-def _stays(save: FoundSave, verdict: Verdict | None, chosen: Chosen) -> bool:
-    """Only what is provably not newer than the chosen save, and not torn, stays where it is."""
-    if verdict is not None and Reason.BEING_REMOVED is verdict.reason:
-        return False  # nobody goes on removing it: the trainer has ended
-    if verdict is not None and verdict.status is Status.TORN:
-        return False
-    older: bool | None = None
-    same = False
-    if save.step is not None and chosen.step is not None:
-        older, same = save.step < chosen.step, save.step == chosen.step
-    elif save.epoch is not None and chosen.epoch is not None:
-        older, same = save.epoch < chosen.epoch, save.epoch == chosen.epoch
-    return bool(older) or (same and verdict is not None and verdict.candidate)
+@dataclass(frozen=True, slots=True)
+class _Stays:
+    """Which saves beside the chosen one stay where they are."""
+
+    verdicts: Mapping[tuple[str, str], Verdict]
+    chosen: Chosen
+    disowned: frozenset[tuple[str, str]]
+    foreign: frozenset[str]
+
+    def holds(self, save: FoundSave) -> bool:
+        """Only what is provably not newer than the chosen save, and not torn; and what is a
+        person's own, unless a trainer could take it for the newest save."""
+        verdict = self.verdicts.get(save.identity)
+        if save.identity in self.disowned:
+            return False
+        older: bool | None = None
+        same = False
+        if save.step is not None and self.chosen.step is not None:
+            older, same = save.step < self.chosen.step, save.step == self.chosen.step
+        elif save.epoch is not None and self.chosen.epoch is not None:
+            older, same = save.epoch < self.chosen.epoch, save.epoch == self.chosen.epoch
+        if are_foreign(save.all_files, self.foreign) and (older or not could_be_resumed(save)):
+            return True
+        if verdict is not None and Reason.BEING_REMOVED is verdict.reason:
+            return False  # nobody goes on removing it: the trainer has ended
+        if verdict is not None and verdict.status is Status.TORN:
+            return False
+        return bool(older) or (same and verdict is not None and verdict.candidate)
 
 
 def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Pointer, ...]:

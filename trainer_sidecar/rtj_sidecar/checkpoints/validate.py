@@ -27,6 +27,7 @@ from rtj_sidecar.checkpoints.types import (
     Status,
     Verdict,
 )
+from rtj_sidecar.checkpoints.vanished import proves_itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class Patience:
 
     now: float
     settle_seconds: float = 1.0
+    hurry_seconds: float | None = None
+    """Enough for a file that proves itself and that nobody has open; None: no hurry."""
+
+    def settle_for(self, save: FoundSave) -> float:
+        hurry = self.hurry_seconds
+        return hurry if hurry is not None and proves_itself(save) else self.settle_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ def judge_all(
             save=save,
             observations=observations,
             now=patience.now,
-            settle_seconds=patience.settle_seconds,
+            settle_seconds=patience.settle_for(save),
             writers=writers,
         )
         for save in snapshot.saves
@@ -83,7 +90,8 @@ def judge_all(
         family = family_of(save)
         sets = (*expect.name_sets, *history.get(family, ()))[-2:] if family else ()
         quiet = quiets[at]
-        if family and not any(family == family_of(later) for later in snapshot.saves[at + 1 :]):
+        followed = any(family == family_of(later) for later in snapshot.saves[at + 1 :])
+        if family and not followed and patience.settle_for(save) == patience.settle_seconds:
             # `last.ckpt` is written after the numbered file: the newest save waits for its alias.
             quiet = busy.get(parent_of(save.root_key), quiet) if quiet.passed else quiet
         verdict = judge(

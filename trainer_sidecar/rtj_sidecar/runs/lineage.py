@@ -206,8 +206,8 @@ def ignored(parent: Parent | None, save: Parent) -> str | None:
     return (
         f"the trainer saved {at(save)} although it was given {parent.name} ({at(parent)}): it did "
         "not load the checkpoint. Make it resume (checkpoint.resumeArgs, e.g. "
-        '["--resume", "$(RTJ_RESUME_CHECKPOINT)"]), or allow a fresh start by the request '
-        "allow-scratch"
+        '["--resume", "$(RTJ_RESUME_CHECKPOINT)"]), or give it another checkpoint.runID to begin '
+        "anew"
     )
 
 
