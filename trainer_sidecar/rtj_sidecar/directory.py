@@ -380,6 +380,16 @@ class Directory:
         entries = (e for e in read_ledger(self.path).entries if e.run_id == self._run_id)
         return frozenset((e.root, e.fingerprint) for e in entries if e.ignored)
 
+    def begin_fetch(self, pin: str, *, wanted: int) -> Path:
+        """Room for `wanted` bytes, and the place to fetch them into. Raises DirectoryProblem."""
+        self.make_room(wanted)
+        base = files_dir(self.path, pin)
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _problem(error, self.path, "write to") from error
+        return base
+
     def adopt(self, record: PinRecord, *, pin: str) -> LocalSave:
         """Make what was fetched into that pin's `files_dir` a pin. Raises DirectoryProblem."""
         base = files_dir(self.path, pin)

@@ -12,7 +12,6 @@ import time
 
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.checkpoints.pins import files_dir
 from rtj_sidecar.directory import DirectoryProblem, PinRecord
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.runs.fetch import Fetched
@@ -49,7 +48,9 @@ class Mirroring:
             # be a share, such as one rank's RNG state.
             if name is None or self._is_known(name):
                 continue
-            if not await self.mirror(name):
+            if await self.mirror(name):
+                at.reporter.heal(KEY)
+            else:
                 self._not_before = time.monotonic() + BACK_OFF
 
     def _is_known(self, name: str) -> bool:
@@ -118,9 +119,8 @@ class Mirroring:
         if run is None:
             return False
         pin = f"m-{name}"
-        dest = files_dir(at.directory.path, pin)
-        await at.on_disk(at.directory.make_room, sum(file.size for file in missing))
-        await at.on_disk(dest.mkdir, parents=True, exist_ok=True)
+        size = sum(file.size for file in missing)
+        dest = await at.on_disk(at.directory.begin_fetch, pin, wanted=size)
         peers = [at.holder_url] if at.holder_url else []
         begun = time.monotonic()
         found = await asyncio.to_thread(
@@ -156,7 +156,6 @@ class Mirroring:
         hashes = {file.path: file.sha256 for file in missing}
         for path, digest in hashes.items():
             await at.on_disk(at.directory.learn_hash, dest / path, digest)
-        at.reporter.heal(KEY)
         log.info("mirrored %s, %d bytes", name, moved)
         await self._shipping.trim()
         self._looking.tell()

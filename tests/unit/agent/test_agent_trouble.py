@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,6 +191,52 @@ def test_a_directory_that_became_read_only_is_told_and_heals(
         assert report.phase is SidecarPhase.PREPARED
         pod.direct(Phase.RESTORE, 2, resume=SCRATCH)
         assert pod.until_phase(SidecarPhase.RESTORED, 2).phase is SidecarPhase.RESTORED
+        pod.end()
+    finally:
+        subprocess.run(["umount", "-l", volume], check=True)
+
+
+def test_every_word_about_a_read_only_directory_is_taken_back(
+    pods: list[PodLike], tmp_path: Path
+) -> None:
+    """Read-only again and again under a trainer that forgives, while its saves are on their way."""
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "import toy_trainer\n"
+        "out = Path(sys.argv[1]); step = 0\n"
+        "while True:\n"
+        "    step += 1; time.sleep(0.2); print('step', step, flush=True)\n"
+        "    state = {'step': step, 'model': {'weight': b'w' * 100}, 'optimizer': {'state': {}}}\n"
+        "    try:\n"
+        "        toy_trainer.save(out / f'ckpt_{step}.pt', state)\n"
+        "    except OSError as error:\n"
+        "        print('not saved', error, flush=True)\n"
+    )
+    kit = Path(toy_trainer.__file__).parent
+
+    def command(path: Path) -> list[str]:
+        return ["env", f"PYTHONPATH={kit}", sys.executable, "-u", "-c", code, str(path)]
+
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", volume], check=True)
+
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", volume], check=True)
+
+    try:
+        pod = begin(pods, tmp_path, store=tmp_path / "store", volume=volume, command=command)
+        train(pod)
+        for _ in range(4):
+            before = pod.until(lambda r: not r.degraded and r.checkpoint.pending_saves).sequence
+            remount("ro")
+            pod.until(lambda r: Reason.DIRECTORY_READ_ONLY in reasons(r))
+            step = pod.report().progress.step or 0
+            pod.until(lambda r, step=step: (r.progress.step or 0) > step + 10)
+            remount("rw")
+            report = pod.until(lambda r: not r.degraded, seconds=60)
+            assert report.sequence > before
         pod.end()
     finally:
         subprocess.run(["umount", "-l", volume], check=True)
