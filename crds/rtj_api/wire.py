@@ -135,6 +135,8 @@ class SidecarConfig(Wire):
     poll_seconds: float = 1.0  # scan of the checkpoint directory
     status_port: int = PORT_STATUS
     shared_directory: bool = False
+    pod_volume: bool = False  # the directory's volume ends with the pod: an emptyDir, an ephemeral
+    pod_volume_bytes: int | None = None  # its sizeLimit
 
 
 # --- sidecar <-> supervisor, files in RUN_DIR ----------------------------------------------------

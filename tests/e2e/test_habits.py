@@ -16,7 +16,6 @@ from kit.s3 import list_keys, read_object
 from kit.stack import Stack
 from kit.trainers.habits.work import expected
 
-STEPS = 60
 DISK = {"name": "disk", "emptyDir": {"medium": "Memory", "sizeLimit": "14Mi"}}  # ENOSPC is real
 
 
@@ -37,11 +36,13 @@ def delete_last_pod(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Habit:
+    """It stalls at step 32 until it is hurt, when the save of step 30 is durable."""
+
     script: str
     hurt: Callable[[Job], None]
     options: dict[str, Any] = field(default_factory=dict)
-    beyond: int = 10  # the durable step at which it is hurt
-    steps: int = STEPS
+    durable: int = 30
+    steps: int = 60
     seeds: tuple[int, ...] = (0,)
 
     @property
@@ -58,15 +59,9 @@ HABITS = (
     Habit("own_pointer", delete_last_pod, {"resume_args": ()}),
     Habit("final_model", kill, {"shell": "set -eu; exec TRAIN $(RTJ_RESUME_ARGS)"}),
     Habit("traps_sigterm", delete_last_pod),
-    Habit(
-        "never_rotates",
-        kill,
-        {
-            "every": 2,
-        },
-        beyond=40,
-    ),
-    Habit("infinities", kill, {"torch": True}, steps=40),
+    Habit("never_rotates", kill, {"stall_at": 82}, durable=80, steps=100),
+    Habit("infinities", kill, {"torch": True}),
+    Habit("ignores_resume", kill),
 )
 
 
@@ -93,62 +88,56 @@ def test_each_habit_resumes_right_or_is_stopped_with_the_right_words(
     store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
     jobs: dict[str, Job] = {}
     for habit in HABITS:
-        made = manifests.habit(
-            habit.name, habit.script, store=store, steps=habit.steps, **habit.options
-        )
+        options = {"steps": habit.steps, "stall_at": 32, **habit.options}
+        made = manifests.habit(habit.name, habit.script, store=store, **options)
         if habit.script == "never_rotates":
             made["spec"]["template"]["spec"]["volumes"].append(DISK)
             mount = {"name": "disk", "mountPath": "/checkpoints"}
             manifests.trainer_of(made)["volumeMounts"].append(mount)
         space.apply(made)
-        jobs[habit.name] = Job(kube=space, name=habit.name)
-    space.apply(manifests.habit("ignores", "ignores_resume", store=store, steps=1000))
-    ignores = Job(kube=space, name="ignores")
+        jobs[habit.script] = Job(kube=space, name=habit.name)
 
-    resumed_from: dict[str, int] = {}
-    waiting = {habit.name: habit for habit in HABITS} | {"ignores": Habit("ignores", kill)}
-    told: dict[str, list[int]] = {}
+    waiting = list(HABITS)
 
     def hurt_those_that_are_due() -> bool:
-        for name, habit in list(waiting.items()):
-            job = jobs.get(name, ignores)
-            durable = (job.status().get("checkpoint") or {}).get("lastDurableStep") or 0
-            if durable >= habit.beyond:
-                habit.hurt(job)
-                told[name] = [durable]
-                del waiting[name]
+        for habit in list(waiting):
+            checkpoint = jobs[habit.script].status().get("checkpoint") or {}
+            if (checkpoint.get("lastDurableStep") or 0) >= habit.durable:
+                habit.hurt(jobs[habit.script])
+                waiting.remove(habit)
         return not waiting
 
-    wait_for(hurt_those_that_are_due, within=240, what="every job hurt once")
+    try:
+        wait_for(hurt_those_that_are_due, within=240, every=1, what="every job hurt once")
+    except AssertionError as error:
+        told = "\n".join(jobs[habit.script].describe() for habit in waiting)
+        raise AssertionError(f"{error}\nwaits for {waiting}\n{told}") from None
 
-    for habit in HABITS:
-        job = jobs[habit.name]
-        job.wait_phase("Succeeded", within=240)
-        status = job.status()
-        assert status["starts"] == 2, (habit.script, job.describe())
-        resumed_from[habit.name] = status["resume"]["step"]
+    ends = [habit for habit in HABITS if habit.script != "ignores_resume"]
+    for habit in ends:
+        status = jobs[habit.script].wait_phase("Succeeded", within=240)
+        assert status["starts"] >= 2, habit
         # Nothing durable is lost, and the newest save is the last one.
-        assert status["resume"]["step"] >= told[habit.name][0], habit.script
-        assert status["checkpoint"]["lastDurableStep"] == habit.steps, habit.script
+        resumed = status["resume"]["step"]
+        assert resumed >= habit.durable, (habit, status["resume"])
+        assert status["checkpoint"]["lastDurableStep"] == habit.steps, habit
         for rank, seed in enumerate(habit.seeds):
             log = log_of(product, space, habit.name, rank)
-            assert f"START {status['resume']['step']}\n" in log, (habit.script, log)
+            assert f"START {resumed}\n" in log, (habit, log)
             if habit.script != "infinities":
-                assert expected(habit.steps, seed=seed) in log, (habit.script, log[-2000:])
+                assert expected(habit.steps, seed=seed) in log, (habit, log[-2000:])
 
     # What it saved on the way out is what it went on from.
-    log = log_of(product, space, "traps-sigterm", 0)
-    at_the_end = re.search(r"SAVED AT THE END (\d+)", log)
-    assert at_the_end is not None, log
-    assert resumed_from["traps-sigterm"] == int(at_the_end[1])
+    assert "SAVED AT THE END 32" in log_of(product, space, "traps-sigterm", 0)
+    assert jobs["traps_sigterm"].status()["resume"]["step"] == 32
 
     # `inf` and `-inf` condemned nothing.
     assert not jobs["infinities"].status()["checkpoint"].get("invalid")
 
     # A fresh start in place of a resume: stopped, told, and nothing was lost.
-    status = ignores.wait_phase("Held", within=120)
+    status = jobs["ignores_resume"].wait_phase("Held", within=120)
     assert status["hold"]["reason"] == "CheckpointIgnored"
     assert "checkpoint.resumeArgs" in status["hold"]["message"]
-    assert status["checkpoint"]["lastDurableStep"] >= told["ignores"][0]
-    records = manifests_of(product, space, "ignores")
+    assert status["checkpoint"]["lastDurableStep"] == 30
+    records = manifests_of(product, space, "ignores-resume")
     assert {record["fence"] for record in records} == {1}, "it published what it made from 0"

@@ -191,6 +191,7 @@ def habit(
     store: Mapping[str, Any],
     steps: int = 60,
     every: int = 5,
+    stall_at: int | None = None,
     torch: bool = False,
     shell: str | None = None,
     **more: Any,
@@ -199,6 +200,7 @@ def habit(
     the trainer's own command goes."""
     words = ["python3", *([] if torch else ["-S"]), f"{HABITS}/{script}.py", "--out"]
     words += ["/checkpoints", "--steps", str(steps), "--every", str(every)]
+    words += ["--stall-at", str(stall_at)] if stall_at is not None else []
     command = words if shell is None else ["bash", "-c", shell.replace("TRAIN", " ".join(words))]
     made = job(name, store=store, command=command, **{"replicas": 1, "gpus": 0} | more)
     path = f"{CODE}:{PACKAGES}" if torch else CODE

@@ -31,6 +31,7 @@ from rtj_sidecar.checkpoints.restore import RestoreError
 from rtj_sidecar.directory import DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.outputs import Outputs
 from rtj_sidecar.restorer import AttemptFailed, Restorer, until_stopped
 from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.shipping import Shipping
@@ -64,6 +65,7 @@ class Attempts:
         self._holding = holding
         self._storing = storing
         self._restorer = Restorer(station, looking, storing)
+        self._outputs = Outputs(station)
         self._behind: set[asyncio.Task[None]] = set()
 
     async def carry_out(self, directive: Directive) -> None:
@@ -325,10 +327,13 @@ class Attempts:
         """Until nothing that finished here is left that is not durable."""
         at = self._at
         await asyncio.sleep(0)
-        if not self._shipping.is_drained():
+        if self._outputs.is_due() or not self._shipping.is_drained():
             at.set_phase(SidecarPhase.DRAINING)
         while not self._shipping.is_drained():
             at.ship_now.set()
+            await asyncio.sleep(0.1)
+        while self._outputs.is_due():
+            await self._outputs.ship(fence=self._shipping.fence)
             await asyncio.sleep(0.1)
         self._looking.tell()
         at.set_phase(SidecarPhase.DRAINED)

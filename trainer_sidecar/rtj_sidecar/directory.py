@@ -350,9 +350,25 @@ class Directory:
             return False
         return not read_ledger(self.path).holds_old_news(found, run_id=self._run_id)
 
-    def note(self, found: FoundSave) -> None:
-        """Write in the ledger that this lineage saw the save finish. Raises OSError."""
-        entry = entry_for(found, run_id=self._run_id, fence=None, n=None, time=time.time())
+    def note_durable(self, save: LocalSave) -> None:
+        """Write in the ledger that the store has the save that lies here."""
+        pin, record = save.pin, save.record
+        entry = LedgerEntry(
+            run_id=self._run_id,
+            fence=record.fence,
+            n=record.n,
+            root=pin.root_key,
+            fingerprint=pin.fingerprint,
+            step=pin.step,
+            time=time.time(),
+        )
+        with contextlib.suppress(OSError):  # Then nothing is removed because of it.
+            append_ledger(self.path, [entry])
+
+    def note(self, found: FoundSave, *, fence: int | None = None, n: int | None = None) -> None:
+        """Write in the ledger that this lineage saw the save finish; with its number, that it is
+        durable. Raises OSError."""
+        entry = entry_for(found, run_id=self._run_id, fence=fence, n=n, time=time.time())
         append_ledger(self.path, [entry])
         self._known.add(found.identity)
 
@@ -468,6 +484,34 @@ class Directory:
                     "the trainer keep fewer checkpoints",
                 )
             self.drop(spare[0])
+
+    def drop_mirrors(self, wanted: int) -> int:
+        """Drop what was fetched for others, oldest first; the bytes that came free."""
+        return self._drop_some([s for s in self.saves if s.record.mirror], wanted)
+
+    def drop_durable_pins(self, wanted: int) -> int:
+        """Drop pins that the store has, or that never will be in it, newest last; the bytes that
+        may have come free."""
+        spare = [s for s in self.saves if s.record.durable or s.record.over]
+        return self._drop_some(spare[:-1], wanted)
+
+    def _drop_some(self, spare: list[LocalSave], wanted: int) -> int:
+        freed = 0
+        for save in spare:
+            if freed >= wanted:
+                break
+            freed += save.bytes
+            self.drop(save)
+        return freed
+
+    @property
+    def largest_save(self) -> int:
+        """Bytes of the largest save that was ever seen here."""
+        return self._largest
+
+    @property
+    def run_id(self) -> str:
+        return self._run_id
 
     def update(self, save: LocalSave, **changes: object) -> LocalSave:
         """Change what is remembered of a pin. Raises DirectoryProblem."""

@@ -35,6 +35,7 @@ class Entry(Wire):
     last_durable_name: str | None = None
     last_durable_step: int | None = None
     last_durable_at: float | None = None
+    outputs_attempt: int = 0  # the attempt whose outputs are in the store
     verdicts: list[Verdict] = Field(default_factory=list)
 
     @property

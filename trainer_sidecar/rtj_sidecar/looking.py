@@ -17,9 +17,11 @@ from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status
 from rtj_sidecar.checkpoints.types import Verdict as Judgement
 from rtj_sidecar.directory import HURRY_SECONDS, DirectoryProblem, LocalSave, Look
+from rtj_sidecar.room import PodVolume, ease
 from rtj_sidecar.station import Station, log
 
 KEY = "directory"
+ROOM_KEY = "room"
 VANISHED_KEY = "vanished"
 VANISHED_SECONDS = 60.0
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
@@ -69,6 +71,7 @@ class Looking:
             async with self._busy:
                 found = await at.on_disk(at.directory.look, writers=Writers(open_paths, gone))
                 new = await self._pin_new(found, gone=gone)
+                await self._keep_room(found)
         except DirectoryProblem as problem:
             self._trouble(problem)
             return []
@@ -85,6 +88,27 @@ class Looking:
         if new:
             at.ship_now.set()
         return new
+
+    async def _keep_room(self, found: Look) -> None:
+        at, config = self._at, self._at.site.config
+        volume = PodVolume(config.pod_volume_bytes) if config.pod_volume else None
+        try:
+            eased = await at.on_disk(ease, at.directory, found.snapshot, pod_volume=volume)
+        except OSError as error:
+            log.warning("room on %s is not known: %s", at.site.path, error)
+            return
+        if eased.removed:
+            log.info("removed %s: newer ones are durable, and the volume fills", eased.removed)
+        if eased.short:
+            at.reporter.degrade(
+                ROOM_KEY,
+                Reason.DISK_FULL,
+                f"{at.site.path} on rank {config.rank} has {eased.free:,} bytes free, "
+                f"{eased.short:,} too few for the next save: make the volume larger, or let the "
+                "trainer keep fewer checkpoints",
+            )
+        else:
+            at.reporter.heal(ROOM_KEY)
 
     def _tell_vanished(self, found: Look) -> None:
         """Saves that nobody can ship any more: told until none was lost for a while."""

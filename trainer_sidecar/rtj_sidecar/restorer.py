@@ -32,6 +32,7 @@ from rtj_sidecar.directory import DirectoryProblem
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import PeerSave
 from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside, target_from_pins
+from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.fence import Done
 from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.records import FileRecord, MarkKind, SaveFacts
@@ -234,7 +235,9 @@ class Restorer:
             look = at.directory.look(writers=Writers(gone=True))
             for save, _ in look.judged:
                 if save.root_key == target.facts.root_key:
-                    at.directory.note(save)
+                    number = keys.parse_name(target.name) if target.durable else None
+                    fence, n = (number.fence, number.n) if number else (None, None)
+                    at.directory.note(save, fence=fence, n=n)
             found = [save for save, _ in look.judged]
             strange = [save.identity for save in found if at.directory.is_news(save)]
             at.journal.note(here_before=strange)

@@ -52,6 +52,11 @@ class Shipping:
     def newest_durable(self) -> str | None:
         return self._ships.durable[-1] if self._ships.durable else None
 
+    @property
+    def fence(self) -> int | None:
+        """The run's, as this rank knows it."""
+        return self._at.fence if self._holding is not None else self._ships.fence
+
     def is_drained(self) -> bool:
         """Whether nothing that finished here would be lost with this pod."""
         at = self._at
@@ -243,6 +248,7 @@ class Shipping:
             if record.name in durable and not record.durable:
                 changed = True
                 await self._remember(save, durable=True, over=None)
+                await at.on_disk(at.directory.note_durable, save)
             elif record.name in dropped and not record.over and not record.durable:
                 changed = True
                 await self._remember(save, over="the holder dropped it")

@@ -13,6 +13,7 @@ from typing import Any
 from rtj_api import contract
 from rtj_api.reasons import Reason
 
+from rtj_operator.core import quantities
 from rtj_operator.core.template import Manifest, is_within, refuse, trainer_index
 
 PATHS_NOT_FOR_CHECKPOINTS = ("/proc", "/sys", "/dev", contract.MOUNT_RUN, contract.MOUNT_PODINFO)
@@ -28,6 +29,8 @@ class CheckpointMount:
 
     mounts: tuple[Manifest, ...]  # at or above the path first, then those below it
     shared: bool  # several pods see the same directory
+    ends_with_pod: bool = False  # an emptyDir or an ephemeral volume
+    limit_bytes: int | None = None  # an emptyDir's sizeLimit
 
 
 def checkpoint_mount(spec: Mapping[str, Any], *, path: str) -> CheckpointMount | None:
@@ -63,6 +66,8 @@ def checkpoint_mount(spec: Mapping[str, Any], *, path: str) -> CheckpointMount |
     return CheckpointMount(
         mounts=(dict(above), *map(dict, below)),
         shared=_shared(above, volume, trainer=spec["containers"][index]),
+        ends_with_pod="emptyDir" in volume or "ephemeral" in volume,
+        limit_bytes=quantities.parsed((volume.get("emptyDir") or {}).get("sizeLimit")),
     )
 
 

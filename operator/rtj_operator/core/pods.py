@@ -233,6 +233,8 @@ def _config(
         keep_last=checkpoint.retention.keep_last,
         status_port=port,
         shared_directory=parts.checkpoint is not None and parts.checkpoint.shared,
+        pod_volume=parts.checkpoint is None or parts.checkpoint.ends_with_pod,
+        pod_volume_bytes=parts.checkpoint.limit_bytes if parts.checkpoint else None,
     )
 
 

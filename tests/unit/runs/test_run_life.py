@@ -113,6 +113,7 @@ def ranks(store: Store, tmp_path: Path) -> Ranks:
 
 def facts(step: int | None, **more: object) -> SaveFacts:
     given = {"root_key": f"ckpt_{step}", "layout": "generic", "full_state": True} | more
+    given.setdefault("status", "Verified")
     return SaveFacts(step=step, **given)
 
 
@@ -132,9 +133,11 @@ def named(
     return outcome.ship
 
 
-def shipped(rank: Rank, fence: int, n: int, step: int, body: bytes | None = None) -> ShipRecord:
+def shipped(
+    rank: Rank, fence: int, n: int, step: int, body: bytes | None = None, **more: object
+) -> ShipRecord:
     """A save that only this rank writes, from name to manifest."""
-    save = facts(step)
+    save = facts(step, **more)
     ship = named(rank, fence, n, save, {rank.rank: [save.root_key]})
     files = rank.save(ship.name, {save.root_key: body or f"weights of step {step}".encode()})
     rank.run.upload_part(ship, files=files, save=save)
@@ -642,6 +645,15 @@ def test_retention_marks_then_deletes_and_keeps_what_is_needed(
     assert listed == ["f1-n5-s50", "f1-n4-s40", "f1-n2-s20", "f1-n1-s10"]
     assert run.next_n(run.history(), fence) == 6
     assert run.retain(fence=fence, keep_last=0) == runs.Retained(("f1-n2-s20", "f1-n4-s40"), ())
+
+
+def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:
+    zero = ranks(0)
+    fence = claimed(zero, 1, parent=SCRATCH)
+    for n, status in enumerate(("Verified", "Verified", "Verified", "Settled", "Settled"), 1):
+        shipped(zero, fence, n, 10 * n, status=status)
+    done = zero.run.retain(fence=fence, keep_last=2)
+    assert done == runs.Retained(("f1-n1-s10",), ()), "two settled ones are no two proved ones"
 
 
 def test_records_that_cannot_be_read_are_told_by_name(ranks: Ranks, store: Store) -> None:

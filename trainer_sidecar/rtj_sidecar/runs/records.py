@@ -132,6 +132,17 @@ class FileRecord(Wire):
     ranks: list[int] | None = None
 
 
+class OutputsRecord(Wire):
+    """`outputs/f<fence>/.rtj/<rank>.json`: what a rank left that succeeded, written last."""
+
+    version: int = FORMAT_VERSION
+    fence: int
+    attempt: int
+    rank: int
+    files: list[FileRecord]
+    written_at: float
+
+
 class PartRecord(Wire):
     """`parts/f<fence>/<n>/<rank>.json`: one rank's share of a ship. No files: "none"."""
 

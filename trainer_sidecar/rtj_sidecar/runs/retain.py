@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.checkpoints.types import Status
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fence import FenceLost, lost_to
@@ -44,7 +45,7 @@ def to_mark(history: History, *, keep_last: int, in_use: Collection[str]) -> tup
         if manifest is None or history.condemned(save):
             continue
         if kept < max(keep_last, 1):
-            kept += manifest.full_state is not False
+            kept += manifest.full_state is not False and manifest.status == Status.VERIFIED
             continue
         pinned = any(each.kind == MarkKind.PINNED for each in history.marks.get(save, ()))
         if manifest.name in in_use or manifest.name in parents or pinned:

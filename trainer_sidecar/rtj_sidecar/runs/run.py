@@ -41,6 +41,7 @@ from rtj_sidecar.runs.history import History, read_history
 from rtj_sidecar.runs.index import write_index
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
+from rtj_sidecar.runs.outputs import put_outputs
 from rtj_sidecar.runs.records import (
     FenceRecord,
     FileRecord,
@@ -48,6 +49,7 @@ from rtj_sidecar.runs.records import (
     MarkKind,
     MarkRecord,
     Outcome,
+    OutputsRecord,
     Parent,
     PartRecord,
     RunRecord,
@@ -435,6 +437,28 @@ class Run:
             message=message,
             evidence=evidence,
             fence=fence,
+        )
+
+    def put_outputs(
+        self,
+        *,
+        fence: int,
+        attempt: int,
+        files: Sequence[LocalFile],
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> OutputsRecord:
+        """Ship what this rank's trainer left beside its checkpoints, then the list of it.
+
+        Raises SourceChanged, Cancelled, OSError, StoreProblem. May be done again.
+        """
+        return put_outputs(
+            self._context,
+            fence=fence,
+            attempt=attempt,
+            files=files,
+            progress=progress,
+            cancel=cancel,
         )
 
     def put_text(self, key: str, text: str, *, once: bool = False) -> None:

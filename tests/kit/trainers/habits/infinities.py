@@ -25,13 +25,13 @@ class Masked(torch.nn.Module):
 model = Masked()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)  # begins with best = inf
-step = 0
+step, begin = 0, 0
 if args.resume:
     saved = torch.load(args.resume)
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
     scheduler.load_state_dict(saved["scheduler"])
-    step = saved["step"]
+    step = begin = saved["step"]
 print(f"START {step}", flush=True)
 while step < args.steps:
     time.sleep(args.step_seconds)
@@ -42,6 +42,8 @@ while step < args.steps:
     loss.backward()
     optimizer.step()
     print(f"STEP {step} {time.time():.6f}", flush=True)
+    while begin == 0 and step == args.stall_at:
+        time.sleep(0.05)
     if step % args.every == 0 or step == args.steps:
         state = {
             "model": model.state_dict(),

@@ -20,4 +20,4 @@ def save(step: int, state: int) -> None:
         sys.exit(0)
 
 
-train(args, save, begin=read_checkpoint(args.resume) if args.resume else (0, 1))
+train(args, save, begin=read_checkpoint(args.resume) if args.resume else (0, 1), told=told)

@@ -8,7 +8,7 @@ step ends with another digest than `expected`.
 import argparse
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kit.trainers.counter import next_state, read_checkpoint, write_checkpoint
@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser | None = None) -> argparse.Namespa
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--step-seconds", type=float, default=0.2)
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--stall-at", type=int, help="in a first life: go no further than there")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     return args
@@ -34,8 +35,12 @@ def train(
     *,
     begin: tuple[int, int] = (0, 1),
     seed: int = 0,
+    told: Sequence[int] = (),
 ) -> tuple[int, int]:
-    """Steps from `begin` (step, state) to the end; `save(step, state)` at each interval."""
+    """Steps from `begin` (step, state) to the end; `save(step, state)` at each interval.
+
+    A stalled one goes on when it was `told` to end.
+    """
     step, state = begin
     print(f"START {step}", flush=True)
     while step < args.steps:
@@ -43,6 +48,8 @@ def train(
         step += 1
         state = next_state(state, step + seed)
         print(f"STEP {step} {time.time():.6f}", flush=True)
+        while begin[0] == 0 and step == args.stall_at and not told:
+            time.sleep(0.05)
         if step % args.every == 0 or step == args.steps:
             save(step, state)
     print(f"DONE {step} {digest(state)}", flush=True)

@@ -1,0 +1,85 @@
+"""Ships what a successful trainer left beside its checkpoints, before anybody calls it complete.
+
+Only after an end with code 0 that nobody asked for. Must never let this pod count as drained while
+an output is only on its disk, and never ship a half-written file: it runs after the trainer ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import TrainerView
+
+from rtj_sidecar.checkpoints.products import products
+from rtj_sidecar.checkpoints.quiescence import Writers
+from rtj_sidecar.directory import DirectoryProblem
+from rtj_sidecar.runs.upload import LocalFile
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
+
+KEY = "outputs"
+MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
+
+
+class Outputs:
+    """One rank's outputs."""
+
+    def __init__(self, station: Station) -> None:
+        self._at = station
+
+    def is_due(self) -> bool:
+        """Whether this attempt's trainer succeeded here and its outputs are not in the store."""
+        at = self._at
+        if at.run is None or not at.site.touches_directory or at.supervisor is None:
+            return False
+        trainer = at.supervisor.trainer
+        mine = trainer.attempt == at.attempt and at.journal.entry.outputs_attempt < at.attempt
+        return mine and has_succeeded(trainer) and not at.reporter.current.terminating
+
+    async def ship(self, *, fence: int | None) -> None:
+        """Until they are in the store, or the attempt is another. `fence`: the run's, now."""
+        at, back_off, attempt = self._at, MIN_BACK_OFF, self._at.attempt
+        while self.is_due() and at.attempt == attempt:
+            if fence is None or at.run is None:
+                return  # nobody has told it yet: the caller comes again
+            try:
+                files = await at.on_disk(self._files)
+                done = await asyncio.to_thread(
+                    at.run.put_outputs,
+                    fence=fence,
+                    attempt=attempt,
+                    files=files,
+                    progress=lambda count: at.moved(uploaded=count),
+                    cancel=at.closing,
+                )
+            except Cancelled:
+                return
+            except (StoreProblem, DirectoryProblem) as problem:
+                at.reporter.degrade(KEY, problem.reason, f"outputs: {problem.message}")
+            except (SourceChanged, OSError) as problem:
+                at.reporter.degrade(KEY, Reason.CHECKPOINT_TORN, f"outputs: {problem}")
+            else:
+                log.info("outputs: %d files below outputs/f%d/", len(done.files), fence)
+                at.journal.note(outputs_attempt=attempt)
+                at.reporter.heal(KEY)
+                return
+            await asyncio.sleep(back_off)
+            back_off = min(MAX_BACK_OFF, 2 * back_off)
+
+    def _files(self) -> list[LocalFile]:
+        directory = self._at.directory
+        look = directory.look(writers=Writers(gone=True))
+        return [
+            LocalFile(
+                path=entry.path,
+                source=directory.path / entry.path,
+                size=entry.size,
+                mode=entry.mode,
+            )
+            for entry in products(look.snapshot, foreign=directory.foreign)
+        ]
+
+
+def has_succeeded(trainer: TrainerView) -> bool:
+    return trainer.exit_code == 0 and not trainer.asked_to_stop and not trainer.container_restarted

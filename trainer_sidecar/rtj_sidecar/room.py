@@ -1,0 +1,118 @@
+"""Keeps room on the checkpoint directory's volume: who gives way is `checkpoints.budget`'s to say.
+
+Runs in the directory's thread, after each look. Must never remove a save of the trainer's on a
+volume that outlives the pod, and never one that is not durable while no newer one is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtj_api.contract import HIDDEN_DIR
+
+from rtj_sidecar.checkpoints.budget import (
+    POD_VOLUME_SHARE,
+    Usage,
+    fullest,
+    needless_saves,
+)
+from rtj_sidecar.checkpoints.foreign import are_foreign
+from rtj_sidecar.checkpoints.ledger import read_ledger
+from rtj_sidecar.checkpoints.pins import disk_room
+from rtj_sidecar.checkpoints.quarantine import free_quarantine
+from rtj_sidecar.checkpoints.restore_plan import paths_of
+from rtj_sidecar.checkpoints.types import FoundSave, Snapshot
+from rtj_sidecar.directory import Directory
+
+TRASH = "trash"
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolume:
+    """The directory's volume ends with its pod. `limit`: its sizeLimit in bytes, if it has one."""
+
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Eased:
+    """`removed`: root keys of local saves. `short`: bytes still missing for the next save."""
+
+    removed: tuple[str, ...] = ()
+    short: int = 0
+    free: int = 0
+
+
+def ease(directory: Directory, snapshot: Snapshot, *, pod_volume: PodVolume | None) -> Eased:
+    """Give room back where it is short. Raises OSError where the disk does not answer."""
+    root, run_id = directory.path, directory.run_id
+    removed: list[str] = []
+    if pod_volume is not None and (many := _too_many(root, pod_volume)):
+        many -= free_quarantine(root, wanted=many)
+        many -= directory.drop_mirrors(many)
+        saves: tuple[FoundSave, ...] = ()
+        if many > 0:
+            ledger = read_ledger(root)
+            durable = {(e.root, e.fingerprint) for e in ledger.entries if e.n is not None}
+            saves = needless_saves(
+                snapshot,
+                bytes_needed=many,
+                is_own=lambda save: (
+                    ledger.find(save, run_id=run_id) is not None
+                    and not are_foreign(save.all_files, directory.foreign)
+                ),
+                is_durable=lambda save: save.identity in durable,
+            )
+        for save in saves:
+            _remove(root, save)
+            removed.append(save.root_key)
+    room = disk_room(root, largest_save=directory.largest_save, wanted=0)
+    short = room.reserve - room.free
+    if short > 0:
+        short -= free_quarantine(root, wanted=short)
+        short -= directory.drop_mirrors(short)
+        short -= directory.drop_durable_pins(short)
+    return Eased(tuple(removed), max(0, short), room.free)
+
+
+def _too_many(root: Path, volume: PodVolume) -> int:
+    usages = [_disk_usage(root)]
+    if volume.limit is not None and volume.limit < usages[0].limit:
+        usages.append(Usage(_bytes_below(root), volume.limit))
+    return fullest(usages).above(POD_VOLUME_SHARE)
+
+
+def _disk_usage(root: Path) -> Usage:
+    """As df(1) tells it: what only root may use counts for nobody."""
+    status = os.statvfs(root)
+    used = (status.f_blocks - status.f_bfree) * status.f_frsize
+    return Usage(used, used + status.f_bavail * status.f_frsize)
+
+
+def _bytes_below(root: Path) -> int:
+    """Each inode once: a pin that is a link takes nothing."""
+    held = {}
+    for parent, _, names in os.walk(root):
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(parent, name))
+            except OSError:
+                continue
+            held[(found.st_dev, found.st_ino)] = found.st_blocks * 512
+    return sum(held.values())
+
+
+def _remove(root: Path, save: FoundSave) -> None:
+    """Out of sight by one rename, so that nobody takes half of it for a save; then gone."""
+    trash = root / HIDDEN_DIR / TRASH
+    for path in sorted(paths_of(save)):
+        place = trash / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(root / path, place)
+        except FileNotFoundError:
+            continue  # the trainer's own rotation was first
+    shutil.rmtree(trash, ignore_errors=True)
