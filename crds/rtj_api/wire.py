@@ -92,6 +92,7 @@ class Directive(Wire):
     claim_over: str | None = None  # that owner, "<clusterUID>/<jobUID>"; None: whoever it is
     wanted: Wanted | None = None  # PREPARE: rank 0 looks for this beginning too, see Report.found
     stop_step: int | None = None
+    ending: str | None = None  # STOP: the job is over, "failed" or "released": its fence says so
     replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
     # Put on by whoever writes the annotation; no part of what is asked for.
     push_key: str | None = None  # base64, Ed25519: what it signs is as good as this annotation

@@ -445,6 +445,7 @@ class Agent:
             if state.term_received_at is not None:
                 overdue = time.time() - state.term_received_at > at.site.config.drain_seconds
                 if overdue or await self._is_drained_for_good():
+                    await self.attempts.say_ending()
                     log.info("released: %s", "drain time is over" if overdue else "drained")
                     at.link.release(Release(message=contract.MESSAGE_RELEASED))
                     await asyncio.sleep(5)

@@ -361,17 +361,28 @@ class Attempts:
         if self._storing is not None and not at.may_publish:
             self._later(self._storing.recover())
         await self.drain()
+        await self.say_ending()
+
+    async def say_ending(self) -> None:
+        """The operator said that the job is over: the fence says it too, and another may go on."""
+        directive = self._at.directive
+        if directive is not None and directive.ending in (Outcome.FAILED, Outcome.RELEASED):
+            await self._set_outcome(Outcome(directive.ending))
+
+    async def _set_outcome(self, outcome: Outcome) -> None:
+        run, fence = self._at.run, self._at.fence
+        if self._storing is None or run is None or fence is None:
+            return
+        with contextlib.suppress(StoreProblem, TimeoutError):
+            await asyncio.wait_for(
+                asyncio.to_thread(run.set_outcome, fence=fence, outcome=outcome), OUTCOME_SECONDS
+            )
+            log.info("the run is %s", outcome.value)
 
     async def _release(self, directive: Directive) -> None:
-        at, run = self._at, self._at.run
+        at = self._at
         at.link.stop(Stop(attempt=directive.attempt, grace_seconds=None))
-        fence = at.fence
-        if self._storing is not None and run is not None and fence is not None:
-            with contextlib.suppress(StoreProblem, TimeoutError):
-                await asyncio.wait_for(
-                    asyncio.to_thread(run.set_outcome, fence=fence, outcome=Outcome.COMPLETE),
-                    OUTCOME_SECONDS,
-                )
+        await self._set_outcome(Outcome.COMPLETE)
         at.link.release(Release(message=contract.MESSAGE_RELEASED))
         at.set_phase(SidecarPhase.DRAINED)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from rtj_operator.core import decide_fault, decide_life, decide_owner, decide_run, decide_wish
 from rtj_operator.core.absorb import absorbed
+from rtj_operator.core.endings import farewells
 from rtj_operator.core.gang import Alarm, Gang, gather
 from rtj_operator.core.observed import Observed
 from rtj_operator.core.plan import Plan
@@ -44,9 +45,17 @@ def decide(observed: Observed, policy: Policy | None = None) -> Plan:
     policy = policy or Policy()
     job = observed.job
     if job is None:
-        return Plan(rule="absent", why="the job is gone; its pods follow by garbage collection")
+        return Plan(
+            rule="absent",
+            why="the job is gone; its pods follow by garbage collection",
+            actions=farewells(observed.older_pods),
+        )
     if job.deleting:
-        return Plan(rule="deleting", why="the job is being deleted; its pods follow")
+        return Plan(
+            rule="deleting",
+            why="the job is being deleted; its pods follow",
+            actions=farewells(observed.pods),
+        )
     if job.spec is None:
         return decide_life.unreadable(job, now=observed.now, policy=policy)
     alarm = Alarm(observed.now)

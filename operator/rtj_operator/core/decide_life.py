@@ -8,7 +8,7 @@ from __future__ import annotations
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType
 
-from rtj_operator.core import attempts, converge, holds
+from rtj_operator.core import attempts, converge, endings, holds
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.failures import all_faults, is_released
@@ -50,10 +50,12 @@ def finished(gang: Gang) -> Plan | None:
         pod = member.pod
         if pod is None or (may_wait and not pod.is_terminal and pod.deleting_since is None):
             continue
+        if endings.has_last_word(gang, member):
+            continue
         removal = converge.removal(gang, pod)
         if removal is not None:
             actions.append(removal)
-    if is_complete:
+    if actions or is_complete or any(endings.has_last_word(gang, m) for m in gang.members):
         removed = {a.name for a in actions if hasattr(a, "name")}
         for patch in converge.directive_patches(gang):
             member_pod = getattr(patch, "pod", None)

@@ -49,6 +49,8 @@ def phase_for(gang: Gang) -> Phase | None:
         return Phase.RELEASE
     if status.attempt == 0:
         return None
+    if status.is_true(ConditionType.FAILED):
+        return Phase.STOP
     if status.hold is not None and status.hold.reason == Reason.SUSPENDED:
         return Phase.STOP
     if not status.is_started:
@@ -140,6 +142,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         may_claim=current.may_claim if current is not None and member.rank == 0 else False,
         claim_over=current.claim_over if current is not None and member.rank == 0 else None,
         wanted=_wanted(gang) if phase == Phase.PREPARE and member.rank == 0 else None,
+        ending="failed" if gang.status.is_true(ConditionType.FAILED) else None,
         replaced=_replaced(gang) if phase == Phase.PREPARE else [],
     )
 

@@ -65,8 +65,10 @@ class Applier:
 
     async def apply(self, plan: Plan, *, observed: Observed, world: World) -> Outcome:
         """Raises ApiError; a conflict means that the plan was made on an outdated view."""
-        if observed.job is None or world.job is None or plan.is_empty:
+        if plan.is_empty:
             return Outcome(world=world)
+        if observed.job is None or world.job is None:
+            return await self._last_words(plan, world=world)
         key, job = observed.job.key, world.job
         if plan.status is not None:
             stored = await self._cluster.put_status(
@@ -88,6 +90,20 @@ class Applier:
         if deletes or refused:
             return Outcome(world=None, created=created, written=tuple(pods), refused=refused)
         return Outcome(world=world.with_pods(pods), created=created, written=tuple(pods))
+
+    async def _last_words(self, plan: Plan, *, world: World) -> Outcome:
+        """The job is gone: its pods, which follow, are told; whichever went first needs nothing."""
+        for action in plan.actions:
+            if not isinstance(action, PatchDirective):
+                continue
+            meta = world.pods[action.pod]["metadata"]
+            key = JobKey(meta["namespace"], meta["labels"][contract.LABEL_JOB])
+            try:
+                await self._patch(key, action)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+        return Outcome(world=world)
 
     async def _delete(self, key: JobKey, action: DeletePod) -> None:
         try:

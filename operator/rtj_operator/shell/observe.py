@@ -68,7 +68,9 @@ class Observer:
     async def observe(self, key: JobKey, world: World) -> Observed:
         if world.job is None:
             self.forget(key)
-            return Observed(now=self._clock(), job=None)
+            left = [pod_view(raw) for raw in world.pods.values() if controller_uid(raw)]
+            pods = tuple(view for view in left if view is not None)
+            return Observed(now=self._clock(), job=None, older_pods=pods)
         job = job_view(world.job)
         self._forget_rejections_of_older_specs(key, uid=job.uid, generation=job.generation)
         ours: list[PodView] = []

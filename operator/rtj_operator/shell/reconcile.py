@@ -117,6 +117,9 @@ class Reconciler:
             self._watcher.job_seen(key, world.job)
             observed = await self._observer.observe(key, world)
             if observed.job is None:
+                plan = self._decide(observed)
+                if not plan.is_empty:
+                    await self._carry_out(key, plan, observed=observed, world=world)
                 return None
             self._watcher.observed(observed)
             plan = self._decide(observed)

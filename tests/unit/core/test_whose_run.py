@@ -11,6 +11,7 @@ from kit.observations import (
     later,
     new_job,
     running,
+    with_exit,
     with_job,
     with_report,
 )
@@ -20,7 +21,7 @@ from rtj_api.reasons import Reason
 from rtj_api.status import Status
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import NodeView, Observed
-from rtj_operator.core.plan import PatchDirective, Plan
+from rtj_operator.core.plan import DeletePod, PatchDirective, Plan
 
 OWNER = "cluster-2/uid-9"
 HOLDER = wire.Holder(
@@ -354,3 +355,39 @@ def test_pods_of_an_older_job_are_waited_for_unless_their_node_will_never_end_th
     assert status_of(decide(lost)).attempt == 1
     gone = replace(waits, nodes={"n1": NodeView(name="n1", exists=False, ready=None)})
     assert status_of(decide(gone)).attempt == 1
+
+
+# --- the last word of a job -------------------------------------------------------------------
+
+
+def test_the_pods_of_a_job_that_is_gone_are_told_so_once() -> None:
+    seen = running()
+    gone = replace(seen, job=None, pods=(), older_pods=seen.pods)
+    plan = decide(gone)
+    orders = told(plan)
+    assert set(orders) == {0}, "rank 0's sidecar alone holds the fence"
+    assert (orders[0].phase, orders[0].ending) == (wire.Phase.STOP, "released")
+    assert orders[0].attempt == seen.job.status.attempt
+    known = tuple(replace(p, directive=orders.get(p.rank, p.directive)) for p in seen.pods)
+    assert decide(replace(gone, older_pods=known)).is_empty
+    going = decide(with_job(seen, deleting=True))
+    assert told(going)[0].ending == "released"
+
+
+def test_a_failed_jobs_rank_0_says_so_before_it_goes_and_not_for_ever() -> None:
+    seen = running(max_restarts=0)
+    broken = with_exit(seen, 1, exit_code=1)
+    plan = decide(broken)
+    assert status_of(plan).phase == "Failed"
+    failed = applied(broken, plan)
+    last = decide(failed)
+    assert told(last)[0].ending == "failed"
+    assert [a.name for a in last.actions if isinstance(a, DeletePod)] == [failed.pods[1].name]
+    said = with_report(
+        failed,
+        0,
+        lambda r: r.model_copy(update={"phase": wire.SidecarPhase.DRAINED, "seq": 4}),
+    )
+    for ended in (said, later(failed, 31)):
+        names = {a.name for a in decide(ended).actions if isinstance(a, DeletePod)}
+        assert failed.pods[0].name in names

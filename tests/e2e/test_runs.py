@@ -1,0 +1,196 @@
+"""One run and several jobs that want it: on one cluster, on two, and back to an older save."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kit import images, manifests
+from kit.kube import Kube, kube_of, wait_for
+from kit.rtj import KIND, Job
+from kit.s3 import list_keys, read_object
+from kit.stack import Stack, credentials_secret, install
+
+from devcluster import Cluster
+
+SECOND = f"rtj-r{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+
+
+def records(product: Stack, space: Kube, kind: str) -> list[dict]:
+    """`fences` or `manifests` of the run of this namespace, oldest first."""
+    keys = [k for k in list_keys(product.s3, prefix=f"{space.namespace}/") if f"/{kind}/" in k]
+    found = [json.loads(read_object(product.s3, key=key)) for key in keys]
+    return sorted(found, key=lambda record: (record["fence"], record.get("n", 0)))
+
+
+def events(job: Job, reason: str) -> list[str]:
+    return [event["message"] for event in job.events() if event["reason"] == reason]
+
+
+def patched(job: Job, **checkpoint: str) -> None:
+    body = json.dumps({"spec": {"checkpoint": checkpoint}})
+    job.kube.run("patch", KIND, job.name, "--type=merge", "-p", body)
+
+
+def the_job(product: Stack, space: Kube, **more: object) -> dict:
+    store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
+    return manifests.counter("gpt", store=store, replicas=1, save_every=5, **more)
+
+
+@pytest.fixture
+def second(product: Stack) -> Iterator[Callable[[], Kube]]:
+    """Another cluster with its own operator, one node; it sees the same S3 server. Made while the
+    test does other things."""
+    cluster = Cluster(SECOND)
+
+    def make() -> Kube:
+        cluster.up(nodes=1, gpus=2)
+        facts = cluster.status()
+        operator, sidecar = images.build("operator"), images.build("sidecar")
+        for image in (images.base_archive(), operator.archive, sidecar.archive):
+            cluster.load(image)
+        install(
+            kubectl=facts["kubectl"],
+            kubeconfig=facts["kubeconfig"],
+            operator_image=operator.reference,
+            sidecar_image=sidecar.reference,
+        )
+        return kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
+
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(make)
+        try:
+            yield making.result
+        finally:
+            making.exception()  # a cluster that is half made cannot be taken down
+            cluster.down()
+
+
+@pytest.mark.timeout(900)
+def test_nobodys_work_is_harmed_and_the_words_say_what_to_do(
+    product: Stack, space: Kube, second: Callable[[], Kube]
+) -> None:
+    slow = ("--deaf",)  # its old pod still terminates while the new job is there
+    space.apply(the_job(product, space, extra=slow, grace_seconds=8))
+    job = Job(kube=space, name="gpt")
+    job.wait_durable(10, within=240)
+    first_uid, old_pod = job.get()["metadata"]["uid"], job.pod_name(0)
+
+    # 1. Deleted and applied again under the same name while its old pod still terminates.
+    space.run("delete", KIND, "gpt", "--wait=false")
+    wait_for(
+        lambda: space.run("get", KIND, "gpt", "--ignore-not-found") == "", within=60, what="deleted"
+    )
+    assert "deletionTimestamp" in space.get("pod", old_pod)["metadata"]
+    again = the_job(product, space, step_seconds=0.1)
+    space.apply(again)
+    second_uid = job.get()["metadata"]["uid"]
+    job.wait_status("waits for the old pod", lambda s: s.get("phase") == "Pending", within=30)
+    assert not job.status().get("attempt")
+    status = job.wait_phase("Running", within=180)
+    assert not [p for p in space.list("pods") if p["metadata"]["name"] == old_pod]
+    newest = max(
+        m["step"] for m in records(product, space, "manifests") if m["jobUID"] == first_uid
+    )
+    assert status["resume"]["step"] == newest, "nothing that was durable is lost"
+    assert status["attempt"] == 1, "no attempt was spent on the question whose run it is"
+    (changed,) = events(job, "RunContinued")
+    assert first_uid in changed
+    assert "--step-seconds" in changed or "0.1" in changed
+
+    # 2. The same manifest on a second cluster: the first trains on, the second says what to do.
+    there = second().make_namespace(space.namespace)
+    there.apply(credentials_secret(product.s3))
+    there.apply(again)
+    twin = Job(kube=there, name="gpt")
+    held = twin.wait_phase("Held", within=240)
+    words = held["hold"]["message"]
+    assert held["hold"]["reason"] == "RunInUse"
+    for word in (f"{space.namespace}/gpt", f"takeOver: {second_uid}", "runID", "may still write"):
+        assert word in words
+    fences = len(records(product, space, "fences"))
+    status = job.status()
+    job.wait_durable(status["checkpoint"]["lastDurableStep"] + 20)
+    assert (job.status()["attempt"], job.status()["phase"]) == (1, "Running")
+    assert len(records(product, space, "fences")) == fences, "the twin touched nothing"
+
+    # 3. A person takes it over by name although the owner lives: the owner ends, with words.
+    patched(twin, takeOver=second_uid)
+    taken = twin.wait_phase("Running", within=180)
+    assert events(twin, "RunTakenOver")
+    lost = job.wait_phase("Held", within=180)
+    assert lost["hold"]["reason"] == "RunInUse"
+    assert "was taken over by" in lost["hold"]["message"]
+    mine = [m for m in records(product, space, "manifests") if m["jobUID"] == second_uid]
+    assert taken["resume"]["step"] in {m["step"] for m in mine}
+    twin.wait_durable(taken["resume"]["step"] + 10)
+
+    # 4. The twin is deleted: its last word frees the run, and the first goes on by itself.
+    there.run("delete", KIND, "gpt", "--wait=false")
+    back = job.wait_phase("Running", within=180)
+    assert back["resume"]["step"] > taken["resume"]["step"]
+    outcomes = [fence.get("outcome") for fence in records(product, space, "fences")]
+    assert "released" in outcomes
+
+
+@pytest.mark.timeout(600)
+def test_back_to_any_save_by_name_and_on_from_a_finished_run(product: Stack, space: Kube) -> None:
+    space.apply(the_job(product, space, steps=10_000, step_seconds=0.1))
+    job = Job(kube=space, name="gpt")
+    job.wait_durable(25, within=240)
+    old, middle, *_ = (m["name"] for m in records(product, space, "manifests"))
+
+    # By the spec, on a running job; once.
+    patched(job, resumeFrom=old)
+    status = job.wait_status(
+        "goes on from the named save",
+        lambda s: s["phase"] == "Running" and s["resume"]["name"] == old,
+        within=120,
+    )
+    attempt = status["attempt"]
+    job.wait_durable(15)
+    job.kill_trainer(0)
+    status = job.wait_status(
+        "restarted", lambda s: s["phase"] == "Running" and s["attempt"] > attempt, within=120
+    )
+    assert status["resume"]["step"] >= 15, "the value has acted and acts no more"
+
+    # By request, onto the branch that was left; unreadable and unknown ones are answered.
+    job.request(id="1", action="fly")
+    refused = job.wait_status("an answer", lambda s: s.get("lastRequest"), within=60)
+    assert "allow-scratch, restart, resume-from, take-over" in refused["lastRequest"]["result"]
+    assert events(job, "RequestRefused")
+    job.request(id="1", action="resume-from", save=middle)
+    status = job.wait_status(
+        "goes on from the branch",
+        lambda s: s["phase"] == "Running" and s["resume"]["name"] == middle,
+        within=120,
+    )
+    assert status["lastRequest"]["result"] == f"goes on from {middle}"
+    job.wait_durable(status["resume"]["step"] + 5)
+
+    # The same job, finished, applied again: held with words; Fresh begins beside its saves.
+    job.delete()
+    wait_for(lambda: not space.list("pods"), within=120, what="its pods gone")
+    done = the_job(product, space, steps=20, checkpoint={"resumeFrom": old})
+    space.apply(done)
+    status = job.wait_phase("Succeeded", within=180)
+    assert status["attempts"][0]["fromStep"] > 10, "applied anew, the value does not act again"
+    job.delete()
+    wait_for(lambda: not space.list("pods"), within=120, what="its pods gone")
+    space.apply(done)
+    held = job.wait_phase("Held", within=120)
+    assert held["hold"]["reason"] == "RunAlreadyComplete"
+    assert "onExistingRun: Fresh" in held["hold"]["message"]
+    before = {m["name"] for m in records(product, space, "manifests")}
+    job.kube.run(
+        *("patch", KIND, "gpt", "--type=json", "-p"),
+        '[{"op": "remove", "path": "/spec/checkpoint/resumeFrom"},'
+        ' {"op": "add", "path": "/spec/checkpoint/onExistingRun", "value": "Fresh"}]',
+    )
+    status = job.wait_phase("Succeeded", within=180)
+    assert status["resume"]["scratch"] is True
+    assert before < {m["name"] for m in records(product, space, "manifests")}
