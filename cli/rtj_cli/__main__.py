@@ -221,11 +221,14 @@ def inspect_command(
     region: Annotated[str | None, typer.Option(help="S3 region.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Form.")] = Output.TABLE,
 ) -> None:
-    """Say of each checkpoint whether it is valid, and why. Changes nothing."""
+    """Say of each checkpoint whether it is valid, and why. Changes nothing.
+
+    Of a store: what a job of the run would resume from, newest first, then the saves on branches.
+    """
     try:
         if is_url(target):
             rows = of_store(target, run_id=run_id, deep=deep, endpoint=endpoint, region=region)
-            newest = rows[:1]
+            newest = [row for row in rows if not row.branch][:1]
         else:
             rows = of_path(Path(target), layout=layout, include=include or (), settle=settle)
             newest = rows[-1:]
@@ -259,7 +262,7 @@ def _print_table(rows: list[Row], target: str) -> None:
     for row in rows:
         mark = {True: "[green]yes[/]", False: "[red]no[/]", None: "[yellow]?[/]"}[row.valid]
         cells = [
-            f"{row.name}{' ←' if row.current else ''}",
+            f"{row.name}{' ←' if row.current else ' (branch)' if row.branch else ''}",
             "" if row.step is None else str(row.step),
             "" if row.loss is None else f"{row.loss:.4g}",
             _size(row.size),
@@ -269,6 +272,12 @@ def _print_table(rows: list[Row], target: str) -> None:
         table.add_row(*([row.run or ""] if runs else []), *cells)
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
     Console(width=width).print(table)
+    if any(row.run for row in rows):
+        note.print(
+            "rtj: ← is what a job resumes from; any other, also on a branch, by its name in "
+            "checkpoint.resumeFrom",
+            markup=False,
+        )
 
 
 def _size(count: float) -> str:

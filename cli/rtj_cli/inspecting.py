@@ -6,15 +6,19 @@ byte if asked, by its objects. Must never write, mark or claim anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rtj_api.wire import Candidate
 from rtj_sidecar.agent import union_gate
 from rtj_sidecar.checkpoints.inspect import inspect_path
 from rtj_sidecar.checkpoints.types import Status
 from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.history import History
+from rtj_sidecar.runs.lineage import candidate, lineage
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
@@ -36,6 +40,7 @@ class Row:
     why: str
     full_state: bool | None = None
     current: bool = False  # what an attempt would resume from
+    branch: bool = False  # no attempt reaches it by itself: only by its name, in resumeFrom
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -92,9 +97,16 @@ def of_store(
 ) -> list[Row]:
     """Every save of one run, or of all runs, newest first. Raises StoreProblem, LookupError."""
     store = open_store(url, endpoint=endpoint, region=region)
+    if run_id is None and (there := store.get(keys.RUN)) is not None:
+        # The URL of a run, not of the store that holds it.
+        base, run_id = _split(url.rstrip("/"), there.data)
+        store = open_store(base, endpoint=endpoint, region=region)
     runs = [run_id] if run_id else runs_in(store)
     if not runs:
-        raise LookupError(f"{url} holds no run (no {keys.RUN} below it)")
+        raise LookupError(
+            f"{url} holds no run (no {keys.RUN} below it): give the job's checkpoint.store.url, "
+            "and the run with --run-id, by default <namespace>/<name>"
+        )
     rows: list[Row] = []
     for name in runs:
         rows += _of_run(store, name, deep=deep)
@@ -108,6 +120,18 @@ def of_store(
     return rows
 
 
+def _split(url: str, run: bytes) -> tuple[str, str]:
+    """The URL of a run as that of its store and its ID."""
+    try:
+        told = str(json.loads(run).get("runID") or "")
+    except (ValueError, AttributeError):
+        told = ""
+    if told and url.endswith(f"/{told}"):
+        return url.removesuffix(f"/{told}"), told
+    base, _, last = url.rpartition("/")
+    return base, last
+
+
 def _of_run(store: Store, run_id: str, *, deep: bool) -> list[Row]:
     run = Run(
         store=store,
@@ -119,39 +143,44 @@ def _of_run(store: Store, run_id: str, *, deep: bool) -> list[Row]:
     )
     history = run.history()
     rows: list[Row] = []
-    chosen = False
-    for candidate in run.candidates(history):
-        manifest = run.manifest(candidate.name)
-        if candidate.invalid is not None:
-            save = keys.parse_name(candidate.name)
-            mark = history.condemned(save) if save is not None else None
-            valid, status = False, "Invalid"
-            why = mark.message if mark is not None else candidate.invalid
-        elif not candidate.durable:
-            valid, status = None, "Uploading"
-            why = f"not committed yet; files expected from ranks {candidate.needs}"
-        else:
-            findings = run.examine(candidate.name, deep=deep)
-            valid = not findings
-            status = manifest.status if manifest is not None and valid else "Invalid"
-            how = "every byte read" if deep else "sizes and checksums of the store"
-            why = findings[0].message if findings else f"committed, whole ({how})"
-        current = bool(valid) and not chosen and candidate.full_state is not False
-        chosen = chosen or current
-        rows.append(
-            Row(
-                run=run_id,
-                name=candidate.name,
-                step=candidate.step,
-                epoch=candidate.epoch,
-                loss=candidate.loss,
-                size=candidate.bytes,
-                layout=manifest.layout if manifest is not None else "",
-                valid=valid,
-                status=status,
-                why=why,
-                full_state=candidate.full_state,
-                current=current,
-            )
-        )
+    for found in run.candidates(history):
+        row = _row(run, run_id, history, found, deep=deep)
+        usable = bool(row.valid) and found.full_state is not False
+        is_first = not any(earlier.current for earlier in rows)
+        rows.append(replace(row, current=usable and is_first))
+    for save in reversed(lineage(history).branches):
+        row = _row(run, run_id, history, candidate(history, save), deep=deep)
+        rows.append(replace(row, branch=True))
     return rows
+
+
+def _row(run: Run, run_id: str, history: History, found: Candidate, *, deep: bool) -> Row:
+    manifest = run.manifest(found.name)
+    valid: bool | None = False
+    status = "Invalid"
+    if found.invalid is not None:
+        save = keys.parse_name(found.name)
+        mark = history.condemned(save) if save is not None else None
+        why = mark.message if mark is not None else found.invalid
+    elif not found.durable:
+        valid, status = None, "Uploading"
+        why = f"not committed yet; files expected from ranks {found.needs}"
+    else:
+        findings = run.examine(found.name, deep=deep)
+        valid = not findings
+        status = manifest.status if manifest is not None and valid else "Invalid"
+        how = "every byte read" if deep else "sizes and checksums of the store"
+        why = findings[0].message if findings else f"committed, whole ({how})"
+    return Row(
+        run=run_id,
+        name=found.name,
+        step=found.step,
+        epoch=found.epoch,
+        loss=found.loss,
+        size=found.bytes,
+        layout=manifest.layout if manifest is not None else "",
+        valid=valid,
+        status=status,
+        why=why,
+        full_state=found.full_state,
+    )
