@@ -247,7 +247,7 @@ class Storing:
     async def begin_line(self, run: Run, parent: Parent) -> None:
         """The fence has its parent: only what can be reached through it counts from now on."""
         at = self._at
-        if not parent.asked and not parent.scratch:
+        if not parent.asked and not (parent.scratch and at.candidates):
             return
         history = await asyncio.to_thread(run.history)
         candidates = await asyncio.to_thread(run.candidates, history)

@@ -134,6 +134,8 @@ def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
         return "several pods write one directory"
     if not isinstance(chosen, rules_resume.Chosen) or chosen.resume.scratch:
         return "no save is at hand"
+    if chosen.resume.asked is not None:
+        return "another beginning was asked for"
     zero = gang.rank_zero.report
     if zero is None or zero.fence is None:
         return "rank 0's sidecar holds no fence"

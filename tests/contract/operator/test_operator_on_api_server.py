@@ -230,3 +230,15 @@ async def test_unknown_fields_of_a_template_reach_the_api_server(cluster, space)
     with pytest.raises(ApiError) as refused:
         await cluster.delete_pod(namespace=space.namespace, name="tomorrow", uid="not-this-one")
     assert refused.value.is_conflict
+
+
+async def test_the_holder_of_a_deleted_job_hears_the_last_word(running, space) -> None:
+    key, pods = running
+    holder, other = pods.of_rank(0), pods.of_rank(1)
+    space.run("delete", "rtj", key.name, "--wait=false")
+
+    def told() -> bool:
+        return any(order.ending == "released" for _, order in holder.seen)
+
+    await eventually(told, what="rank 0 is told that the job is gone")
+    assert not any(order.ending for _, order in other.seen)
