@@ -326,6 +326,11 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "newest one. It was moved aside, below `.rtj/set-aside`, and is never deleted.",
         "Keep what is not this run's own outside of checkpoint.path.",
     ),
+    Reason.CHECKPOINT_ORDER_UNKNOWN: ReasonText(
+        "The directory of a new run holds saves whose numbers count different things (steps, "
+        "epochs), so nobody can tell which is the newest. Nothing is started.",
+        "Leave only the save to begin from in checkpoint.path, or none.",
+    ),
     Reason.SAVES_VANISH: ReasonText(
         "Finished saves were overwritten or deleted by the trainer before they could be pinned, so "
         "they were never shipped.",

@@ -109,6 +109,7 @@ class Reason(StrEnum):
     CHECKPOINT_FALLBACK = "CheckpointFallback"
     FOREIGN_CHECKPOINT = "ForeignCheckpoint"
     SAVES_VANISH = "SavesVanish"
+    CHECKPOINT_ORDER_UNKNOWN = "CheckpointOrderUnknown"
     UPLOAD_LAGGING = "UploadLagging"
     DISK_FULL = "DiskFull"
     DIRECTORY_READ_ONLY = "DirectoryReadOnly"

@@ -26,9 +26,8 @@ from rtj_api.wire import (
     Stop,
 )
 
-from rtj_sidecar.checkpoints.quiescence import Writers
+from rtj_sidecar.adopting import adopt_directory
 from rtj_sidecar.checkpoints.restore import RestoreError
-from rtj_sidecar.directory import DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.outputs import Outputs
@@ -141,7 +140,9 @@ class Attempts:
             if at.reporter.current.phase is SidecarPhase.FAILED:
                 return
             if self._storing.listed.is_set():
-                await self._adopt_directory(directive)
+                await self._adopt()
+                if at.reporter.current.phase is SidecarPhase.FAILED:
+                    return
         at.tell_pins()
         at.set_phase(SidecarPhase.PREPARED)
 
@@ -188,33 +189,9 @@ class Attempts:
             self._at.tell_candidates()
         self._at.reporter.set(listed=has_answered)
 
-    async def _adopt_directory(self, directive: Directive) -> None:
-        """A run without any save takes what lies in its directory as its beginning."""
-        at, holding, run = self._at, self._holding, self._at.run
-        if holding is None or run is None or at.candidates or at.link.told_to_go():
-            return
-        try:
-            history = await asyncio.to_thread(run.history)
-            if history.named or history.ever_durable:
-                return
-            look = await at.on_disk(at.directory.look, writers=Writers(gone=True))
-            # Data or weights that a person put there are no beginning of this run.
-            good = [
-                (s, v)
-                for s, v in look.judged
-                if v.candidate and s.full_state is True and (s.step, s.epoch) != (None, None)
-            ]
-            if not good:
-                return
-            save, verdict = good[-1]
-            await at.on_disk(at.directory.pin, save, verdict=verdict, attempt=0)
-            log.info("adopted %s step %s, found in the directory", save.root_key, save.step)
-            await self._shipping.tell()
-            await holding.work(final=True)
-            await self._shipping.match_own()
-            at.reporter.heal("adopt")
-        except (StoreProblem, DirectoryProblem) as problem:
-            at.reporter.degrade("adopt", problem.reason, str(problem))
+    async def _adopt(self) -> None:
+        if self._holding is not None:
+            await adopt_directory(self._at, shipping=self._shipping, holding=self._holding)
 
     # --- restore ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from kit import toy_trainer
 from kit.podlike import PodLike, make_pod, trainer_command
 from kit.supervised import wait_for
+from kit.trainers.counter import write_checkpoint
 from rtj_api.reasons import Reason
 from rtj_api.wire import Phase, Report, Resume, SidecarPhase, TrainerState
 
@@ -365,3 +367,27 @@ def test_a_trainer_that_deletes_while_we_upload_loses_nothing(
     assert report.checkpoint.last_durable_step == 200
     assert report.checkpoint.pending_saves == 0
     wait_for(lambda: len(list(pod.path.glob("ckpt_*.pt"))) == 1)
+
+
+def test_saves_of_different_units_are_no_beginning_by_a_guess(
+    pods: list[PodLike], tmp_path: Path
+) -> None:
+    pod = make_pod(tmp_path, store=tmp_path / "store")
+    pods.append(pod)
+    pod.path.mkdir(parents=True)
+    write_checkpoint(pod.path / "ckpt_3.pt", step=500, state=1)
+    state = {"epoch": 8, "model": {"weight": b"x"}, "optimizer": {"state": {}}}
+    with zipfile.ZipFile(pod.path / "epoch_8.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(state, protocol=2))
+        archive.writestr("archive/version", "3\n")
+    pod.start()
+    pod.direct(Phase.PREPARE, 1)
+    report = pod.until_phase(SidecarPhase.PREPARED, 1)
+    assert report.phase is SidecarPhase.FAILED
+    assert report.problem is not None
+    assert report.problem.reason == Reason.CHECKPOINT_ORDER_UNKNOWN
+    assert "ckpt_3.pt" in report.problem.message
+    assert "epoch_8.pt" in report.problem.message
+    # A person took one away.
+    (pod.path / "epoch_8.pt").unlink()
+    assert [c.step for c in prepared(pod, 2).candidates] == [500]
