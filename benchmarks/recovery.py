@@ -257,7 +257,7 @@ def main() -> int:
                 )
             result[fault]["load"] = [round(before, 1), round(os.getloadavg()[0], 1)]
             print(json.dumps({fault: result[fault]}), file=sys.stderr, flush=True)
-        made.kube.drop_namespace(space.namespace)
+        made.drop_namespace(space.namespace)
     print(json.dumps(result, indent=2))
     return 0
 

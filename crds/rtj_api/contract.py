@@ -36,9 +36,12 @@ VOLUME_RUN = "rtj-run"
 VOLUME_PODINFO = "rtj-podinfo"
 VOLUME_CHECKPOINTS = "rtj-checkpoints"
 VOLUME_CREDENTIALS = "rtj-credentials"  # the store's Secret, only in the sidecar
+VOLUME_CA = "rtj-ca"  # checkpoint.store.caBundle, only in the sidecar
 MOUNT_RUN = "/rtj"
 MOUNT_PODINFO = "/rtj-podinfo"
 MOUNT_CREDENTIALS = "/rtj-credentials"
+MOUNT_CA = "/rtj-ca"
+FILE_CA = f"{MOUNT_CA}/ca.crt"
 PODINFO_DIRECTIVE = f"{MOUNT_PODINFO}/directive"
 SUPERVISE = f"{MOUNT_RUN}/bin/supervise"
 PORT_STATUS = 9871
@@ -54,7 +57,7 @@ FILE_GO = "go.json"  # sidecar -> supervisor: wire.Go
 FILE_STOP = "stop.json"  # sidecar -> supervisor: wire.Stop
 FILE_RELEASE = "release.json"  # sidecar -> supervisor: wire.Release
 FILE_SUPERVISE_CONFIG = "supervise.json"  # sidecar -> supervisor: wire.SuperviseConfig
-FILE_UNSUPERVISED = "unsupervised"  # the image has no Python: the command runs on its own
+FILE_GO_SHELL = "go.sh"  # the same as go.json, for a supervisor that is a shell
 FILE_BEAT = "sidecar.beat"  # sidecar -> supervisor: mtime is the heartbeat
 FILE_SUPERVISOR = "supervisor.json"  # supervisor -> sidecar: wire.SupervisorState
 FILE_SUPERVISOR_JOURNAL = "supervisor.journal"
@@ -112,5 +115,5 @@ def sidecar_url(host: str, *, port: int) -> str:
 
 
 def rendezvous_port(attempt: int) -> int:
-    """The trainer's rendezvous port in that attempt."""
+    """The trainer's rendezvous port in that attempt, where the pod has an address of its own."""
     return PORT_RENDEZVOUS_BASE + attempt % PORT_RENDEZVOUS_SPAN

@@ -88,9 +88,18 @@ _CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "memory limits on the node.",
         Charge.USER,
     ),
+    Reason.TRAINER_UNHEALTHY: ReasonText(
+        "The trainer's own liveness probe or postStart hook failed; the supervisor ended it as the "
+        "kubelet would have ended its container.",
+        "The message says what was asked and answered. Correct the trainer, or the probe in "
+        "spec.template.",
+        Charge.USER,
+    ),
     Reason.OUT_OF_MEMORY: ReasonText(
-        "The kernel killed a trainer, or its whole container, at its memory limit.",
-        "Raise resources.limits.memory of the trainer, or lower its use (batch size, workers).",
+        "The kernel killed the trainer, a process that it had started, or its whole container, at "
+        "the container's memory limit; or it killed the sidecar.",
+        "Raise resources.limits.memory of what the message names, or lower its use (batch size, "
+        "data loader workers).",
         Charge.USER,
     ),
     Reason.EARLY_EXIT: ReasonText(
@@ -269,8 +278,9 @@ _BAD_INPUT: Final[Mapping[Reason, ReasonText]] = {
         "Choose a shorter name; set checkpoint.runID to go on with the same run.",
     ),
     Reason.POD_REJECTED: ReasonText(
-        "The API server refused a pod of this job.",
-        "The message is the server's own. Correct the template, or the quota or policy it names.",
+        "The API server refused a pod of this job: a quota, a limit range, a policy.",
+        "The message is the server's own, with what to change. It is tried again by itself, so a "
+        "raised quota is enough.",
     ),
     Reason.IMAGE_NOT_PULLABLE: ReasonText(
         "An image of the pod cannot be pulled.",
@@ -279,6 +289,11 @@ _BAD_INPUT: Final[Mapping[Reason, ReasonText]] = {
     Reason.CONTAINER_CONFIG_ERROR: ReasonText(
         "The kubelet cannot make a container: a Secret, ConfigMap or key it names is missing.",
         "Create what the message names. It is tried again by itself.",
+    ),
+    Reason.CONTAINER_CRASHING: ReasonText(
+        "A container of the pod that is not the trainer ends again and again, so the pod does not "
+        "get to run.",
+        "Look at that container's log. The kubelet goes on trying.",
     ),
     Reason.CREDENTIALS_REFUSED: ReasonText(
         "The store refuses the credentials.",
@@ -367,8 +382,13 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "Nothing to do for an older pod of the same job. Two jobs must not share a runID.",
         Charge.INFRASTRUCTURE,
     ),
+    Reason.SIDECAR_MEMORY_TOO_SMALL: ReasonText(
+        "The checkpoint directory lies in memory, which the sidecar's memory limit does not cover.",
+        "State emptyDir.sizeLimit, or raise spec.sidecar.resources.limits.memory above it: what is "
+        "restored there counts against the sidecar.",
+    ),
     Reason.SUPERVISOR_MISSING: ReasonText(
-        "The trainer runs without the supervisor, so it cannot be restarted in place.",
+        "The trainer's image has no Python, so a shell supervises it: its output is not read.",
         "Put a python3 (3.8 or newer) into the trainer's image.",
     ),
     Reason.REPORTS_UNREACHABLE: ReasonText(

@@ -133,6 +133,18 @@ class Sidecar(Api):
     )
 
 
+class CaBundle(Api):
+    """Certificates by which a server of one's own is known, PEM, in place of the public ones."""
+
+    config_map: SecretName | None = Field(
+        None, description="Name of a ConfigMap in the job's namespace."
+    )
+    secret: SecretName | None = Field(None, description="Name of a Secret in the job's namespace.")
+    key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = Field(
+        "ca.crt", description="The key that holds the certificates."
+    )
+
+
 class Store(Api):
     """Where finished saves are kept: the truth that outlives every pod and node."""
 
@@ -152,6 +164,13 @@ class Store(Api):
     )
     region: Annotated[str, StringConstraints(max_length=64)] | None = Field(
         None, description="S3 region. Default: AWS_REGION of the sidecar, else us-east-1."
+    )
+    ca_bundle: CaBundle | None = Field(
+        None,
+        description=(
+            "Who signed the certificate of an https endpoint, where that is no public authority."
+        ),
+        json_schema_extra=v.rules(*v.CA_BUNDLE),
     )
     credentials_secret: SecretName | None = Field(
         None,

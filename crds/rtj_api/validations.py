@@ -124,6 +124,14 @@ STORE_ENDPOINT: Final = (
     ),
 )
 
+CA_BUNDLE: Final = (
+    Rule(
+        "ca-bundle-source",
+        "has(self.configMap) != has(self.secret)",
+        "caBundle names one object that holds the certificates: state either configMap or secret",
+    ),
+)
+
 CHECKPOINT_PATH: Final = (
     Rule(
         "path-absolute",
@@ -207,9 +215,9 @@ CHECKPOINT: Final = (
     Rule(
         "store-s3-fields",
         "self.store.url.startsWith('s3://') || !(has(self.store.endpoint) || "
-        "has(self.store.region) || has(self.store.credentialsSecret))",
-        "endpoint, region and credentialsSecret belong to an s3:// store: remove them, or write "
-        "url: s3://bucket/prefix",
+        "has(self.store.region) || has(self.store.credentialsSecret) || has(self.store.caBundle))",
+        "endpoint, region, credentialsSecret and caBundle belong to an s3:// store: remove them, "
+        "or write url: s3://bucket/prefix",
     ),
     Rule(
         "store-outside-path",
@@ -327,6 +335,7 @@ ALL_RULES: Final = (
     *REPLICAS,
     *STORE_URL,
     *STORE_ENDPOINT,
+    *CA_BUNDLE,
     *CHECKPOINT_PATH,
     *INCLUDE,
     *RUN_ID,

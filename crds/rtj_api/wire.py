@@ -85,6 +85,7 @@ class Directive(Wire):
     world_size: int
     coordinator: str | None = None  # IP of rank 0's pod: rendezvous, and ships from its sidecar
     coordinator_port: int | None = None  # of that sidecar; None: the same as one's own
+    rendezvous_port: int | None = None  # None: contract.rendezvous_port of the attempt
     resume: Resume | None = None
     fast: bool = False
     grace_seconds: float | None = None  # for the older trainer; None: SIGKILL at once
@@ -138,6 +139,8 @@ class SidecarConfig(Wire):
     shared_directory: bool = False
     pod_volume: bool = False  # the directory's volume ends with the pod: an emptyDir, an ephemeral
     pod_volume_bytes: int | None = None  # its sizeLimit
+    rendezvous_told: bool = False  # this sidecar takes the rendezvous port from its directive
+    post_start: list[str] = Field(default_factory=list)  # as for SuperviseConfig
 
 
 # --- sidecar <-> supervisor, files in RUN_DIR ----------------------------------------------------
@@ -172,6 +175,7 @@ class SuperviseConfig(Wire):
 
     path: str  # the checkpoint directory
     trainer_grace_seconds: float
+    post_start: list[str] = Field(default_factory=list)  # run after each start, as probe words
 
 
 class TrainerState(StrEnum):
@@ -193,6 +197,8 @@ class TrainerView(Wire):
     oom_kills: int = 0  # processes killed for memory in this container's cgroup, this attempt
     asked_to_stop: bool = False  # a Stop, or a signal forwarded, came before the end
     container_restarted: bool = False  # the container died under the trainer (OOM of the whole)
+    unhealthy: str | None = None  # why the supervisor ended it: a liveness probe, a postStart hook
+    memory_limit_bytes: int | None = None  # of the container, where the kernel tells
     tail: list[str] = Field(default_factory=list)  # last lines of output, bounded
     error: str | None = None  # torchelastic error file's message, bounded
 
@@ -204,12 +210,13 @@ class SupervisorState(Wire):
     pid: int
     uid: int
     gid: int
-    python: str
+    python: str  # its version; empty where a shell supervises, for want of a Python
     term_received_at: float | None = None  # the pod is being ended
     stopped_attempt: int = 0  # no trainer of an attempt up to this runs or will be started
     lingering: int = 0  # processes left by a trainer that ended, which do not die
     trainer: TrainerView = Field(default_factory=TrainerView)
-    open_for_writing: list[str] = Field(default_factory=list)  # paths relative to the directory
+    # Paths relative to the directory; None: this supervisor cannot say.
+    open_for_writing: list[str] | None = Field(default_factory=list)
     written_at: float
 
 

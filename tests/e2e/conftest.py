@@ -6,6 +6,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from kit.kube import Kube
@@ -47,8 +48,26 @@ def product() -> Iterator[Stack]:
 
 @pytest.fixture
 def space(product: Stack, request: pytest.FixtureRequest) -> Iterator[Kube]:
-    """A namespace of this test's own, with the store's credentials."""
+    """A namespace of this test's own, with the store's credentials, that takes no pod but those
+    that Pod Security calls restricted: what `kit.manifests` builds by default."""
+    with _namespace(product, request, restricted=True) as made:
+        yield made
+
+
+@pytest.fixture
+def open_space(product: Stack, request: pytest.FixtureRequest) -> Iterator[Kube]:
+    """One that takes any pod: for root, the host's network, hostPath (`root=True`)."""
+    with _namespace(product, request, restricted=False) as made:
+        yield made
+
+
+@contextmanager
+def _namespace(
+    product: Stack, request: pytest.FixtureRequest, *, restricted: bool
+) -> Iterator[Kube]:
     stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:30].strip("-")
     name = f"{stem}-{uuid.uuid4().hex[:5]}"
-    yield product.namespace(name)
-    product.kube.drop_namespace(name)
+    try:
+        yield product.namespace(name, restricted=restricted)
+    finally:
+        product.drop_namespace(name)

@@ -130,7 +130,8 @@ def trainer_of(out: Path) -> int:
 
 
 @pytest.mark.timeout(400)
-def test_in_a_pod_a_killed_one_goes_on(product: Stack, space: Kube, checkout: Path) -> None:
+def test_in_a_pod_a_killed_one_goes_on(product: Stack, open_space: Kube, checkout: Path) -> None:
+    space = open_space
     store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
     made = manifests.job(
         "public",
@@ -139,6 +140,7 @@ def test_in_a_pod_a_killed_one_goes_on(product: Stack, space: Kube, checkout: Pa
         replicas=1,
         framework="none",
         resume_args=("--init_from=resume",),
+        root=True,
     )
     trainer = manifests.trainer_of(made)
     trainer["workingDir"] = "/nanogpt"

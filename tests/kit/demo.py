@@ -76,11 +76,19 @@ def fault(line: Timeline, job: Job, *, title: str, hurt: Callable[[], None]) -> 
 def run(made: Stack, line: Timeline) -> bool:
     """The demo on a stack that is up; True when the interrupted run ended bitwise equal."""
     made.kube.drop_namespace(NAMESPACE, wait=True)
-    space = made.namespace(NAMESPACE)
+    # As most people write their first job: no word about users or privileges.
+    space = made.namespace(NAMESPACE, restricted=False)
     store = manifests.store(endpoint=made.s3.endpoint)
     line.say("kubectl apply: 2 pods, PyTorch DDP, torch.save every 5 steps")
     space.apply(
-        manifests.ddp("gpt", store=store, steps=STEPS, save_every=SAVE_EVERY, step_seconds=0.3)
+        manifests.ddp(
+            "gpt",
+            store=store,
+            steps=STEPS,
+            save_every=SAVE_EVERY,
+            step_seconds=0.3,
+            root=True,
+        )
     )
     job = Job(kube=space, name="gpt")
     job.wait_phase("Running", within=240)

@@ -54,3 +54,12 @@ def kill_container(pod: dict[str, Any], container: str) -> int:
             os.kill(outer, signal.SIGKILL)
             return outer
     raise KeyError(f"no process 1 in container {container} of {pod['metadata']['name']}")
+
+
+def kill_all_processes(pod: dict[str, Any], container: str) -> list[int]:
+    """SIGKILL to every process of that container at once, as the kernel does on cgroup v2 where
+    one of them is out of memory (memory.oom.group, which the kubelet sets)."""
+    found = sorted(processes(container_id(pod, container)))
+    for outer in found:
+        os.kill(outer, signal.SIGKILL)
+    return found

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -76,6 +77,29 @@ def base_reference(archive: Path) -> str:
     """The name that the archive gives to its image."""
     name: str = _manifest(archive)["RepoTags"][0]
     return name
+
+
+def with_user(archive: Path, *, user: str, reference: str, to: Path) -> Path:
+    """A copy of a docker-archive whose image runs as `user` by itself, under another name."""
+    with tarfile.open(archive) as source, tarfile.open(to, "w") as copy:
+        manifest = _manifest(archive)
+        config_name = str(manifest["Config"])
+        member = source.extractfile(config_name)
+        if member is None:
+            raise ImageBuildError(f"{archive} has no {config_name}")
+        config = json.load(member)
+        config.setdefault("config", {})["User"] = user
+        text = json.dumps(config).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        new = {**manifest, "Config": f"{digest}.json", "RepoTags": [reference]}
+        for name, data in ((f"{digest}.json", text), ("manifest.json", json.dumps([new]).encode())):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            copy.addfile(entry, io.BytesIO(data))
+        for entry in source.getmembers():
+            if entry.name not in (config_name, "manifest.json", "repositories"):
+                copy.addfile(entry, source.extractfile(entry) if entry.isfile() else None)
+    return to
 
 
 def build(target: str, *, say: Callable[[str], None] = say_to_stderr) -> Image:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,8 +81,9 @@ class Kube:
     def exec(self, pod: str, *command: str, container: str = "trainer", timeout: float = 30) -> str:
         return self.run("exec", pod, "-c", container, "--", *command, timeout=timeout)
 
-    def make_namespace(self, name: str) -> Kube:
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    def make_namespace(self, name: str, *, labels: Mapping[str, str] | None = None) -> Kube:
+        metadata = {"name": name, "labels": dict(labels or {})}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         there = self.within(name)
         wait_for(
             lambda: there.find("serviceaccount", "default"),

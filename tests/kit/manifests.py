@@ -2,7 +2,9 @@
 
 Built as plain data, so that a test changes one field without a template language. The trainers
 are this tree's own files, mounted read-only from the nodes' file system together with the real
-PyTorch that `scripts/setup` installed: the devcluster's nodes see the machine's disk. Must never
+PyTorch that `scripts/setup` installed: the devcluster's nodes see the machine's disk. Pods are
+what the Pod Security level "restricted" allows: no root, no hostPath (the files come by claims
+that `claims` makes); with `root=True` they are what people write who never heard of it. Must never
 contain anything that a trainer would need to know of this project.
 """
 
@@ -30,6 +32,15 @@ HF = f"{CODE}/examples/hf-trainer/train.py"
 COUNTER = f"{CODE}/kit/trainers/counter.py"
 HABITS = f"{CODE}/kit/trainers/habits"
 RESUME = ("--resume", f"$({contract.ENV_RESUME_CHECKPOINT})")
+LABEL_NAMESPACE = "rtj-test/namespace"  # on volumes that belong to one namespace
+USER = 1000  # no such user is in the image, as on a cluster that hands out numbers
+NO_ROOT = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+NO_PRIVILEGE = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def site_packages() -> Path:
@@ -39,6 +50,55 @@ def site_packages() -> Path:
     if not found:
         raise tools.ToolMissing(f"no trainer packages in {venv}: run `make setup`")
     return found[0]
+
+
+def sources() -> dict[str, Path]:
+    """What every trainer here reads, by volume name: directories of this machine."""
+    return {
+        "packages": site_packages(),
+        "examples": ROOT / "examples",
+        "kit": ROOT / "tests" / "kit",
+    }
+
+
+def claims(namespace: str, *, more: Mapping[str, Path] | None = None) -> list[Manifest]:
+    """Claims of the names of `sources` (and `more`), bound to those directories, read-only.
+
+    The volumes are the cluster's, labelled with the namespace, to be removed after it.
+    """
+    made: list[Manifest] = []
+    for name, path in {**sources(), **(more or {})}.items():
+        volume = f"{namespace}-{name}"
+        claim = {"namespace": namespace, "name": name}
+        common = {
+            "accessModes": ["ReadOnlyMany"],
+            "storageClassName": "",
+        }
+        made += [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": volume, "labels": {LABEL_NAMESPACE: namespace}},
+                "spec": {
+                    **common,
+                    "capacity": {"storage": "1Gi"},
+                    "claimRef": claim,
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "hostPath": {"path": str(path), "type": "Directory"},
+                },
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": claim,
+                "spec": {
+                    **common,
+                    "volumeName": volume,
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            },
+        ]
+    return made
 
 
 def store(
@@ -65,11 +125,14 @@ def job(
     checkpoint: Mapping[str, Any] | None = None,
     recovery: Mapping[str, Any] | None = None,
     grace_seconds: int = 5,
+    root: bool = False,
     pod: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """A job that runs `command` in the base image with this tree and PyTorch mounted.
 
+    As a user of its own in a namespace that has the `claims`; with `root` as nobody in particular,
+    with no securityContext at all, which a restricted namespace refuses.
     `checkpoint`, `recovery`, `pod` (the pod's spec) and `spec` (the job's) are laid over what is
     built here, field by field; a list replaces a list.
     """
@@ -90,15 +153,17 @@ def job(
     }
     if gpus:
         trainer["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    if not root:
+        trainer["securityContext"] = deepcopy(NO_PRIVILEGE)
     pod_spec: Manifest = {
         "terminationGracePeriodSeconds": grace_seconds,
         "containers": [trainer],
         "volumes": [
-            _host("packages", site_packages()),
-            _host("examples", ROOT / "examples"),
-            _host("kit", ROOT / "tests" / "kit"),
+            _host(name, path) if root else _claim(name) for name, path in sources().items()
         ],
     }
+    if not root:
+        pod_spec["securityContext"] = deepcopy(NO_ROOT)
     made: Manifest = {
         "apiVersion": contract.API_VERSION,
         "kind": contract.KIND,
@@ -231,3 +296,7 @@ def trainer_of(manifest: Mapping[str, Any]) -> Manifest:
 
 def _host(name: str, path: Path) -> Manifest:
     return {"name": name, "hostPath": {"path": str(path), "type": "Directory"}}
+
+
+def _claim(name: str) -> Manifest:
+    return {"name": name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}}

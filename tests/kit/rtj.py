@@ -26,6 +26,15 @@ print(pid)
 """
 
 
+def sidecar_port(pod: dict[str, Any]) -> int:
+    """As the pod's own manifest has it: on the host's network each pod has another."""
+    for container in pod["spec"]["initContainers"]:
+        if container["name"] == contract.CONTAINER_SIDECAR:
+            told = {entry["name"]: entry.get("value") for entry in container["env"]}
+            return int(json.loads(told[contract.ENV_CONFIG])["statusPort"])
+    raise KeyError(f"{pod['metadata']['name']} has no sidecar")
+
+
 @dataclass(frozen=True)
 class Job:
     """The handle of one applied job."""
@@ -75,8 +84,8 @@ class Job:
 
     def report(self, rank: int) -> dict[str, Any]:
         """The sidecar's report, from the host: it can reach the pods' addresses."""
-        address = self.pod(rank)["status"]["podIP"]
-        url = f"http://{address}:{contract.PORT_STATUS}{contract.PATH_STATUS}"
+        pod = self.pod(rank)
+        url = f"http://{pod['status']['podIP']}:{sidecar_port(pod)}{contract.PATH_STATUS}"
         with urllib.request.urlopen(url, timeout=5) as answer:
             return json.load(answer)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from devcluster import Cluster
-from kit import images, tools
+from kit import images, manifests, tools
 from kit.kube import Kube, kube_of, wait_for
 from kit.s3 import S3Server
 
@@ -27,6 +27,9 @@ CHART = ROOT / "charts" / "resumable-training-operator"
 OPERATOR_NAMESPACE = "rtj-system"
 RELEASE = "rtj"
 SECRET = "s3-credentials"
+RESTRICTED = {
+    f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")
+}
 Say = Callable[[str], None]
 
 
@@ -43,11 +46,21 @@ class Stack:
     def operator(self) -> Kube:
         return self.kube.within(OPERATOR_NAMESPACE)
 
-    def namespace(self, name: str) -> Kube:
-        """A new namespace with the store's credentials in a Secret."""
-        there = self.kube.make_namespace(name)
-        there.apply(credentials_secret(self.s3))
+    def namespace(self, name: str, *, restricted: bool = True) -> Kube:
+        """A new namespace with the store's credentials in a Secret, and what trainers read.
+
+        Kubernetes itself refuses any pod there that is not what Pod Security calls restricted,
+        unless `restricted` is false.
+        """
+        there = self.kube.make_namespace(name, labels=RESTRICTED if restricted else {})
+        claims = manifests.claims(name) if restricted else []
+        there.apply(credentials_secret(self.s3), *claims)
         return there
+
+    def drop_namespace(self, name: str) -> None:
+        self.kube.drop_namespace(name)
+        volumes = f"{manifests.LABEL_NAMESPACE}={name}"
+        self.kube.run("delete", "persistentvolumes", "-l", volumes, "--wait=false")
 
     def operator_pod(self) -> str:
         """Name of the running operator pod that is ready."""

@@ -115,13 +115,23 @@ def start_supervised(
     grace: float = 5,
     alone: bool = False,
     env: Mapping[str, str] | None = None,
+    post_start: tuple[str, ...] = (),
+    shell: str | None = None,
 ) -> Supervised:
-    """`alone`: without a PID namespace, as under `rtj run`."""
+    """`alone`: without a PID namespace, as under `rtj run`. `shell`: as in an image whose sh that
+    is and which has no Python."""
     link = SupervisorLink(root)
     link.install(
-        SuperviseConfig(path=str(path or root / "checkpoints"), trainer_grace_seconds=grace)
+        SuperviseConfig(
+            path=str(path or root / "checkpoints"),
+            trainer_grace_seconds=grace,
+            post_start=list(post_start),
+        )
     )
     words = [str(link.executable), "--", *command]
+    if shell is not None:
+        hide_python(link.executable)
+        words.insert(0, shell)
     if not alone and can_unshare():
         words = ["unshare", "--pid", "--fork", "--mount-proc", *words]
     log = root / "termination-log"
@@ -134,6 +144,15 @@ def start_supervised(
             env={**os.environ, "RTJ_TERMINATION_LOG": str(log), **(env or {})},
         )
     return Supervised(process, link, log, root / "output")
+
+
+def hide_python(shim: Path) -> None:
+    """Make the shim look for a Python that no machine has."""
+    text = shim.read_text()
+    names = "python3 python /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python"
+    if names not in text:
+        raise AssertionError(f"{shim} looks for other names now")
+    shim.write_text(text.replace(names, "/nonexistent/python3"))
 
 
 @contextmanager

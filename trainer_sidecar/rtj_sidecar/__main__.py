@@ -23,6 +23,7 @@ def install_early() -> None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         config = json.loads(os.environ[contract.ENV_CONFIG])
         told = {key: config[key] for key in ("path", "trainerGraceSeconds")}
+        told["postStart"] = config.get("postStart") or []
         install(Path(contract.MOUNT_RUN), config=json.dumps(told))
 
 

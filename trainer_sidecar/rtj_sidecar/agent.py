@@ -80,7 +80,9 @@ class Agent:
         site = self._site
         link = SupervisorLink(site.root)
         config = SuperviseConfig(
-            path=site.config.path, trainer_grace_seconds=site.config.trainer_grace_seconds
+            path=site.config.path,
+            trainer_grace_seconds=site.config.trainer_grace_seconds,
+            post_start=site.config.post_start,
         )
         await asyncio.to_thread(link.install, config)
         reporter = Reporter(
@@ -311,6 +313,16 @@ class Agent:
         if mine:
             log.info("trainer of attempt %d ended, code %s", trainer.attempt, trainer.exit_code)
             self._ending = asyncio.create_task(self._after_end())
+        if first and not state.python:
+            at.reporter.degrade(
+                "supervisor",
+                Reason.SUPERVISOR_MISSING,
+                "the trainer's image has no python3 (3.8 or newer), so a shell supervises it: its "
+                "output is not read (no log tail, steps only from saves and the progress file), "
+                "and a save counts as finished only when it has not changed for a while. Add "
+                "python3 to the image",
+                retrying=False,
+            )
         if first:
             # Only now have the user's own init containers ended: the directory is ours to touch.
             await self._load(at)

@@ -277,6 +277,7 @@ class Attempts:
             procs_per_replica=config.procs_per_replica,
             coordinator=directive.coordinator or "127.0.0.1",
             attempt=directive.attempt,
+            port=directive.rendezvous_port,
             run_id=config.run_id,
         )
         return Go(

@@ -64,7 +64,8 @@ class Looking:
         if not gone and time.monotonic() < self._not_before:
             return []
         state = at.supervisor
-        open_paths = frozenset(state.open_for_writing) if state is not None else None
+        known = state.open_for_writing if state is not None else None
+        open_paths = frozenset(known) if known is not None else None
         if at.site.config.shared_directory:
             open_paths, gone = None, False  # other pods write there, too
         try:

@@ -76,6 +76,7 @@ class Mirroring:
                 await at.on_disk(at.directory.update, save, wanted=list(wanted))
             missing = self._missing(name, wanted)
             if not missing or at.site.config.mirror == "never":
+                at.reporter.heal(KEY)
                 self._looking.tell()
                 return True
             if not self._is_worth(sum(file.size for file in missing)):

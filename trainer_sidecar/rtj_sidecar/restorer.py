@@ -304,10 +304,4 @@ def _record_of(path: str, size: int, sha256: str, mode: int) -> FileRecord:
 async def until_stopped(at: Station, attempt: int) -> None:
     """Until the supervisor says that no trainer up to that attempt runs or will."""
     while not is_stopped(at.supervisor, up_to=attempt):
-        if at.link.unsupervised():
-            raise AttemptFailed(
-                Reason.SUPERVISOR_MISSING,
-                "the trainer's image has no python3 (3.8 or later), so its command runs "
-                "without a supervisor and cannot be stopped or resumed: add python3 to it",
-            )
         await asyncio.sleep(0.005)

@@ -25,7 +25,7 @@ _HINTS: dict[int, str] = {
     124: "timeout(1) expired",
     126: "the command is not executable: check the image and command",
     127: "the command was not found: check the image and command",
-    128: "the container could not start: check the image, command and mounts",
+    128: "the container could not start: check the image (it needs /bin/sh), command and mounts",
     255: "exit(-1), or the runtime lost track of it",
 }
 _SIGNAL_HINTS: dict[int, str] = {

@@ -25,17 +25,19 @@ def environment(
     procs_per_replica: int,
     coordinator: str,
     attempt: int,
+    port: int | None = None,
     run_id: str = "rtj",
 ) -> dict[str, str]:
     """Variables for the trainer of replica `rank` (0 … world_size - 1, one replica a pod).
 
-    `coordinator` is the address of rank 0's pod; the port moves with the attempt, so that a dying
-    older attempt never holds it. Sources: torch.distributed `env://` (MASTER_*, RANK, WORLD_SIZE),
-    torch.distributed.run (PET_<OPTION>); jax.distributed.initialize reads JAX_COORDINATOR_ADDRESS
-    itself, number and ID of the process are its arguments and go by Kubeflow Trainer's names.
+    `coordinator` is the address of rank 0's pod; the port (unless told) moves with the attempt, so
+    that a dying older attempt never holds it. Sources: torch.distributed `env://` (MASTER_*, RANK,
+    WORLD_SIZE), torch.distributed.run (PET_<OPTION>); jax.distributed.initialize reads
+    JAX_COORDINATOR_ADDRESS itself, number and ID of the process are its arguments and go by
+    Kubeflow Trainer's names.
     Raises ValueError for an unknown framework.
     """
-    port = str(rendezvous_port(attempt))
+    at = str(rendezvous_port(attempt) if port is None else port)
     match Framework(framework):
         case Framework.PYTORCH:
             return _pytorch(
@@ -43,13 +45,13 @@ def environment(
                 world_size=world_size,
                 procs=procs_per_replica,
                 coordinator=coordinator,
-                port=port,
+                port=at,
                 rendezvous_id=f"{run_id}-{attempt}",
             )
         case Framework.JAX:
             return {
-                "JAX_COORDINATOR_ADDRESS": _with_port(coordinator, port),
-                "JAX_COORDINATOR_PORT": port,
+                "JAX_COORDINATOR_ADDRESS": _with_port(coordinator, at),
+                "JAX_COORDINATOR_PORT": at,
                 "JAX_NUM_PROCESSES": str(world_size),
                 "JAX_PROCESS_ID": str(rank),
             }

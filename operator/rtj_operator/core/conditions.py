@@ -15,10 +15,10 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase, TrainerState
 
-from rtj_operator.core import remedies
+from rtj_operator.core import oom, rejections, remedies
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
-from rtj_operator.core.gang import Gang
+from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.observed import PodView
 
 _WAITING: dict[str, Reason] = {
@@ -38,6 +38,8 @@ _REMEDIES: dict[Reason, str] = {
     "again by itself, and at once when spec.template changes",
     Reason.CONTAINER_CONFIG_ERROR: "Make what is missing (Secret, ConfigMap, key, mount), or "
     "change spec.template; it is tried again by itself",
+    Reason.CONTAINER_CRASHING: "See its log (kubectl logs POD -c CONTAINER) and correct it in "
+    "spec.template; the kubelet goes on trying",
     Reason.UNSCHEDULABLE: "Free or add capacity, or change the template's resources, "
     "nodeSelector or tolerations",
 }
@@ -78,23 +80,63 @@ def blocked_pod(gang: Gang) -> tuple[Reason, str] | None:
         if member.pod is None and rejection is not None:
             return (
                 Reason.POD_REJECTED,
-                f"rank {member.rank}: the API server refused its pod: {rejection.message}",
+                f"rank {member.rank}: the API server refused its pod: "
+                f"{rejections.worded(rejection.message)}. It is tried again every "
+                f"{gang.policy.create_retry_seconds:.0f} s",
             )
         if member.pod is None:
             continue
-        stuck = _stuck(member.pod)
+        stuck = _stuck(gang, member.pod)
         if stuck is not None:
             reason, text = stuck
             return reason, f"rank {member.rank}: {text}. {_REMEDIES[reason]}"
     return None
 
 
-def _stuck(pod: PodView) -> tuple[Reason, str] | None:
+def _not_made(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
+    """It has a node and no container has ever begun there: usually a volume that is not there."""
+    known = [c for c in (pod.sidecar, *pod.others, pod.trainer) if c is not None]
+    waits = pod.node is not None and pod.phase == "Pending"
+    untouched = all(
+        not c.running
+        and c.ended is None
+        and c.last_end is None
+        and c.waiting_reason in (None, "ContainerCreating", "PodInitializing")
+        for c in known
+    )
+    if not waits or not untouched:
+        return None
+    if not gang.alarm.has_passed(pod.created_at + gang.policy.containers_made_seconds):
+        return None
+    return (
+        Reason.CONTAINER_CONFIG_ERROR,
+        f"no container of pod {pod.name} was made within "
+        f"{gang.policy.containers_made_seconds:.0f} s (a volume, Secret or ConfigMap that it "
+        f"mounts is missing, or an image is still being pulled: kubectl describe pod {pod.name})",
+    )
+
+
+def _stuck(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
     if pod.is_terminal or pod.deleting_since is not None:
         return None
     if pod.scheduled is False:
         return Reason.UNSCHEDULABLE, pod.unschedulable_message or "no node fits"
+    late = _not_made(gang, pod)
+    if late is not None:
+        return late
     for container in (pod.sidecar, *pod.others, pod.trainer):
+        if (
+            container is not None
+            and container is not pod.trainer
+            and container.waiting_reason == "CrashLoopBackOff"
+        ):
+            end = container.last_end
+            code = f", exit code {end.exit_code}" if end is not None else ""
+            why = f" ({end.reason})" if end is not None and end.reason else ""
+            return (
+                Reason.CONTAINER_CRASHING,
+                f"container {container.name} ends again and again{code}{why}",
+            )
         if container is None or container.waiting_reason not in _WAITING:
             continue
         reason = _WAITING[container.waiting_reason]
@@ -200,6 +242,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                 (p.reason, f"rank {member.rank}: {remedies.worded(p, gang.job.spec)}")
                 for p in problems
             ]
+        found += _memory(member)
         if pod is None or pod.sidecar is None or not pod.sidecar.running:
             continue
         view = gang.observed.reports.get(pod.uid)
@@ -217,6 +260,31 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                     "and the pod",
                 )
             )
+    return found
+
+
+def _memory(member: Member) -> list[tuple[str, str]]:
+    """What the kernel killed for memory and what goes on nevertheless."""
+    found: list[tuple[str, str]] = []
+    trainer = member.report.trainer if member.report is not None else None
+    if trainer is not None and trainer.state == TrainerState.RUNNING and trainer.oom_kills > 0:
+        found.append(
+            (
+                Reason.OUT_OF_MEMORY,
+                f"rank {member.rank}: {oom.victim(trainer)} and the trainer goes on without it: "
+                "raise the limit, or use fewer data loader workers",
+            )
+        )
+    sidecar = member.pod.sidecar if member.pod is not None else None
+    end = sidecar.last_end if sidecar is not None else None
+    if end is not None and end.reason == "OOMKilled":
+        found.append(
+            (
+                Reason.OUT_OF_MEMORY,
+                f"rank {member.rank}: the sidecar was killed for memory: raise "
+                "spec.sidecar.resources.limits.memory",
+            )
+        )
     return found
 
 

@@ -12,6 +12,7 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType
 from rtj_api.wire import Phase, SidecarPhase
 
+from rtj_operator.core import ports
 from rtj_operator.core.gang import Gang, Member
 
 HAS_RESTORED = (
@@ -103,6 +104,14 @@ def _coordinator_port(gang: Gang, member: Member, coordinator: str | None) -> in
     return None if zero.status_port == contract.PORT_STATUS else zero.status_port
 
 
+def _rendezvous_port(gang: Gang, phase: Phase) -> int | None:
+    """On the hosts' network, a port that no other job wants on rank 0's node. None where every
+    pod has an address of its own, or where a pod's older sidecar would not listen."""
+    if phase != Phase.GO or not all(m.pod.rendezvous_told for m in gang.members if m.pod):
+        return None
+    return ports.rendezvous_port(gang.job.uid, attempt=gang.attempt)
+
+
 def _replaced(gang: Gang) -> list[int]:
     """Ranks whose pods are made in this attempt while rank 0's goes on: whoever names what older
     trainers left need not wait for them."""
@@ -135,6 +144,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         world_size=len(gang.members),
         coordinator=coordinator,
         coordinator_port=_coordinator_port(gang, member, coordinator),
+        rendezvous_port=_rendezvous_port(gang, phase),
         resume=_resume_of(gang) if phase in (Phase.RESTORE, Phase.GO) else None,
         fast=fast,
         grace_seconds=grace,

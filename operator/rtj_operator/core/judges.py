@@ -11,6 +11,7 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits
 from rtj_api.wire import SidecarPhase
 
+from rtj_operator.core import oom
 from rtj_operator.core.faults import (
     BY_NODE,
     BY_POD,
@@ -231,22 +232,27 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
     if trainer is None:
         return None
     at = trainer.ended_at if trainer.ended_at is not None else gang.now
-    oom = trainer.oom_kills > 0 or _was_container_oom(member, trainer.container_restarted)
+    killed = oom.was_killed_for_memory(member, trainer)
     if trainer.signal is not None:
         end = exits.from_returncode(-trainer.signal)
     else:
         # Ended and no code: whoever would have collected it was killed too.
         end = exits.from_returncode(trainer.exit_code if trainer.exit_code is not None else -9)
-    verdict = exits.judge(end, out_of_memory=oom)
+    verdict = exits.judge(end, out_of_memory=killed)
     if verdict is None and not trainer.asked_to_stop and not trainer.container_restarted:
         return None
-    if verdict is None:
+    if trainer.unhealthy is not None:
+        # How it took the signal to end says nothing.
+        reason, text = Reason.TRAINER_UNHEALTHY, trainer.unhealthy
+    elif verdict is None:
         reason, text = (
             Reason.TRAINER_SIGNALED,
             "asked to stop by a signal from outside, exit code 0",
         )
     else:
         reason, text = verdict.reason, verdict.message
+        if reason == Reason.OUT_OF_MEMORY:
+            text = f"{text}; {oom.victim(trainer)}"
     last = trainer.error or next((line for line in reversed(trainer.tail) if line.strip()), None)
     said = f"; last words: {last.strip()[:300]}" if last else ""
     return fault_at(
@@ -262,20 +268,12 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             "exitCode": trainer.exit_code,
             "signal": trainer.signal,
             "oomKills": trainer.oom_kills,
+            "memoryLimitBytes": trainer.memory_limit_bytes,
+            "unhealthy": trainer.unhealthy,
             "containerRestarted": trainer.container_restarted,
             "askedToStop": trainer.asked_to_stop,
             "endedAt": trainer.ended_at,
         },
-    )
-
-
-def _was_container_oom(member: Member, container_restarted: bool) -> bool:
-    container = member.pod.trainer if member.pod is not None else None
-    if not container_restarted or container is None:
-        return False
-    return any(
-        end is not None and end.reason == "OOMKilled"
-        for end in (container.ended, container.last_end)
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from posixpath import normpath
 from typing import Any
 
@@ -75,6 +76,20 @@ def mount_at(mounts: Iterable[Mapping[str, Any]], *, path: str) -> Mapping[str, 
     """The deepest mount at or above `path`."""
     holding = [m for m in mounts if is_within(normpath(path), str(m.get("mountPath", "")))]
     return max(holding, key=lambda m: len(normpath(str(m["mountPath"]))), default=None)
+
+
+def memory_bytes(spec: Mapping[str, Any], mounts: Iterable[Mapping[str, Any]]) -> float:
+    """How much the memory-backed volumes among these mounts may hold: tmpfs is charged to whoever
+    writes it. Infinite where one has no sizeLimit."""
+    names = {mount.get("name") for mount in mounts}
+    total = 0.0
+    for volume in spec.get("volumes") or []:
+        source = volume.get("emptyDir") or {}
+        if volume["name"] not in names or source.get("medium") != "Memory":
+            continue
+        size = quantities.parsed(source.get("sizeLimit"))
+        total += inf if size is None else size
+    return total
 
 
 def volume_named(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:

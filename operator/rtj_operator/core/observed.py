@@ -116,6 +116,7 @@ class PodView:
     node: str | None = None
     ip: str | None = None
     status_port: int | None = None  # of its sidecar's HTTP server, as its own manifest has it
+    rendezvous_told: bool = False  # its sidecar takes the rendezvous port from the directive
     phase: str = "Pending"  # Pending | Running | Succeeded | Failed | Unknown
     reason: str | None = None  # status.reason: Evicted, NodeLost, …
     message: str | None = None

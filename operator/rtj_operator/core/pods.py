@@ -16,22 +16,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtj_api import contract, wire
+from rtj_api.reasons import Reason
 from rtj_api.rules.steering import masked
-from rtj_api.v1alpha1 import JobSpec
+from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
-from rtj_operator.core import mounts
+from rtj_operator.core import mounts, ports
 from rtj_operator.core import template as tpl
-from rtj_operator.core.probes import quiet_probes
-from rtj_operator.core.sidecar import desired_sidecar
+from rtj_operator.core.probes import post_start, quiet_probes
+from rtj_operator.core.sidecar import desired_sidecar, memory_warning
 from rtj_operator.core.template import Manifest, Refusal, SpecRefused
 
 MAX_WORDS, MAX_WORD = 64, 256
 DEFAULT_GRACE_SECONDS = 30  # of Kubernetes
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-# Host ports of pods on the host's network: above the common services, below NodePorts (30000)
-# and the kernel's ephemeral range (32768).
-HOST_PORT_BASE = 10_000
-HOST_PORT_SPAN = 18_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +63,12 @@ def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
     """What can run and yet works against itself. Raises SpecRefused."""
     pod = tpl.pod_spec(spec.template)
     index = tpl.trainer_index(pod)
-    found = tpl.inner_restarts(pod["containers"][index], where=f"containers[{index}]")
-    return (found,) if found else ()
+    found = [tpl.inner_restarts(pod["containers"][index], where=f"containers[{index}]")]
+    mount = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
+    if mount is not None:
+        text = memory_warning(spec, pod=pod, mounts=mount.mounts)
+        found.append(Refusal(Reason.SIDECAR_MEMORY_TOO_SMALL, text) if text else None)
+    return tuple(warning for warning in found if warning is not None)
 
 
 def is_shared_directory(spec: JobSpec) -> bool:
@@ -106,12 +107,16 @@ def run_id(spec: JobSpec, *, owner: Owner) -> str:
     return spec.checkpoint.run_id or f"{owner.namespace}/{owner.name}"
 
 
-def status_port(spec: JobSpec, *, owner: Owner, rank: int) -> int:
-    """Port of the sidecar's HTTP server. On the host's network it differs per (job, rank)."""
-    if not (spec.template.get("spec") or {}).get("hostNetwork"):
+def status_port(spec: JobSpec, *, owner: Owner, rank: int, made_in: int) -> int:
+    """Port of the sidecar's HTTP server."""
+    if not is_on_host(spec):
         return contract.PORT_STATUS
-    start = int(hashlib.sha256(owner.uid.encode()).hexdigest()[:8], 16)
-    return HOST_PORT_BASE + (start + rank) % HOST_PORT_SPAN
+    return ports.status_port(owner.uid, rank=rank, made_in=made_in, replicas=spec.replicas)
+
+
+def is_on_host(spec: JobSpec) -> bool:
+    """Whether the pods share their nodes' addresses and ports."""
+    return bool((spec.template.get("spec") or {}).get("hostNetwork"))
 
 
 def desired_pod(
@@ -119,7 +124,7 @@ def desired_pod(
 ) -> Manifest:
     """The pod of `rank`, as made in attempt `made_in`. Raises SpecRefused."""
     parts = _parts(spec, owner=owner, made_in=made_in)
-    port = status_port(spec, owner=owner, rank=rank)
+    port = status_port(spec, owner=owner, rank=rank, made_in=made_in)
     config = _config(
         spec, owner=owner, rank=rank, made_in=made_in, port=port, parts=parts, settings=settings
     )
@@ -224,6 +229,7 @@ def _config(
         store_url=store.url,
         store_endpoint=store.endpoint,
         store_region=store.region,
+        store_ca_file=contract.FILE_CA if store.ca_bundle else None,
         store_credentials_dir=contract.MOUNT_CREDENTIALS if store.credentials_secret else None,
         resume_args=list(checkpoint.resume_args),
         on_existing_run=checkpoint.on_existing_run,
@@ -235,6 +241,8 @@ def _config(
         shared_directory=parts.checkpoint is not None and parts.checkpoint.shared,
         pod_volume=parts.checkpoint is None or parts.checkpoint.ends_with_pod,
         pod_volume_bytes=parts.checkpoint.limit_bytes if parts.checkpoint else None,
+        rendezvous_told=is_on_host(spec),
+        post_start=post_start(parts.pod["containers"][parts.trainer]),
     )
 
 
@@ -269,7 +277,7 @@ def _pod_spec(
         *(pod.get("volumes") or []),
         *_volumes(
             own_checkpoints=not parts.checkpoint,
-            credentials=spec.checkpoint.store.credentials_secret,
+            store=spec.checkpoint.store,
         ),
     ]
     # A container that the kernel killed for memory comes back in the same pod, with its files.
@@ -298,7 +306,7 @@ def _trainer(container: Manifest, *, extra_mounts: tuple[Manifest, ...]) -> Mani
     return container
 
 
-def _volumes(*, own_checkpoints: bool, credentials: str | None) -> list[Manifest]:
+def _volumes(*, own_checkpoints: bool, store: Store) -> list[Manifest]:
     field = f"metadata.annotations['{contract.ANNOTATION_DIRECTIVE}']"
     directive = {"path": "directive", "fieldRef": {"fieldPath": field}}
     volumes: list[Manifest] = [
@@ -307,8 +315,17 @@ def _volumes(*, own_checkpoints: bool, credentials: str | None) -> list[Manifest
     ]
     if own_checkpoints:
         volumes.append({"name": contract.VOLUME_CHECKPOINTS, "emptyDir": {}})
-    if credentials:
+    if store.ca_bundle:
+        volumes.append({"name": contract.VOLUME_CA, **_ca_source(store.ca_bundle)})
+    if store.credentials_secret:
         # Optional: the container's envFrom asks for it already, and says so more plainly.
-        source = {"secretName": credentials, "optional": True}
+        source = {"secretName": store.credentials_secret, "optional": True}
         volumes.append({"name": contract.VOLUME_CREDENTIALS, "secret": source})
     return volumes
+
+
+def _ca_source(bundle: CaBundle) -> Manifest:
+    items = [{"key": bundle.key, "path": contract.FILE_CA.rpartition("/")[2]}]
+    if bundle.secret:
+        return {"secret": {"secretName": bundle.secret, "items": items}}
+    return {"configMap": {"name": bundle.config_map, "items": items}}

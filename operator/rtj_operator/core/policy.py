@@ -23,6 +23,7 @@ class Policy:
     container_back_seconds: float = 5.0  # … and the trainer's container
     placement_seconds: float = 600.0  # half a gang may wait for the other half's nodes
     avoid_seconds: float = 90.0  # a pod that keeps off lost nodes may wait so long for another
+    containers_made_seconds: float = 30.0  # then a pod without any container is shown as stuck
     create_retry_seconds: float = 15.0  # after the API server refused a pod
     # reports and nodes
     report_fresh_seconds: float = 10.0  # older than this, a report is no ground for a fast path

@@ -32,3 +32,8 @@ def parsed(value: object) -> int | None:
         return int(Decimal(number) * Decimal(10) ** int(exponent))
     scale = _SUFFIXES.get(suffix or "")
     return int(Decimal(number) * scale) if scale is not None else None
+
+
+def mebibytes(size: float) -> str:
+    """`1536Mi` for that many bytes, rounded up."""
+    return f"{-int(-size // 2**20)}Mi"

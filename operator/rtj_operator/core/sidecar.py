@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from rtj_api import contract, wire
 from rtj_api.v1alpha1 import JobSpec
 
+from rtj_operator.core.mounts import memory_bytes
+from rtj_operator.core.quantities import mebibytes, parsed
 from rtj_operator.core.template import Manifest
 
 # Of a Guaranteed pod: all four stated, and a whole CPU for nodes that pin CPUs.
@@ -54,7 +57,12 @@ def desired_sidecar(
         "restartPolicy": "Always",
         "env": _environment(spec, trainer=trainer, mounts=mounts, config=config),
         "lifecycle": {"postStart": {"exec": {"command": ["/bin/sh", "-c", _INSTALLED]}}},
-        "resources": _resources(spec, pod=pod, default=default_resources),
+        "resources": _resources(
+            spec,
+            pod=pod,
+            default=default_resources,
+            in_memory=memory_bytes(pod, mounts),
+        ),
         "securityContext": _security_context(pod=pod, trainer=trainer),
         "volumeMounts": [
             {"name": contract.VOLUME_RUN, "mountPath": contract.MOUNT_RUN},
@@ -77,6 +85,10 @@ def desired_sidecar(
                 "mountPath": contract.MOUNT_CREDENTIALS,
                 "readOnly": True,
             }
+        )
+    if spec.checkpoint.store.ca_bundle:
+        container["volumeMounts"].append(
+            {"name": contract.VOLUME_CA, "mountPath": contract.MOUNT_CA, "readOnly": True}
         )
     if env_from:
         container["envFrom"] = env_from
@@ -118,16 +130,44 @@ def _names_in_sub_paths(mounts: Sequence[Manifest]) -> set[str]:
 
 
 def _resources(
-    spec: JobSpec, *, pod: Mapping[str, Any], default: Mapping[str, Any] | None
+    spec: JobSpec, *, pod: Mapping[str, Any], default: Mapping[str, Any] | None, in_memory: float
 ) -> Manifest:
+    """What the user stated, as it is; a default with room for what is written into memory."""
     if spec.sidecar.resources is not None:
         limits = dict(spec.sidecar.resources.limits)
         requests = {**limits, **spec.sidecar.resources.requests}
         return {"limits": limits, "requests": requests}
-    if default:
-        return {**default}
-    kind = GUARANTEED if is_guaranteed(pod) else BURSTABLE
-    return {key: dict(value) for key, value in kind.items()}
+    kind = default or (GUARANTEED if is_guaranteed(pod) else BURSTABLE)
+    found = {key: dict(value) for key, value in kind.items()}
+    if 0 < in_memory < inf:
+        for part in found.values():
+            own = parsed(part.get("memory"))
+            if own is not None:
+                part["memory"] = mebibytes(own + in_memory)
+    return found
+
+
+def memory_warning(
+    spec: JobSpec, *, pod: Mapping[str, Any], mounts: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Why a restore into a memory-backed directory may kill the sidecar, with the remedy."""
+    in_memory = memory_bytes(pod, mounts)
+    if in_memory == inf:
+        return (
+            f"spec.checkpoint.path {spec.checkpoint.path} lies on an emptyDir with medium Memory "
+            "and no sizeLimit: what the sidecar restores there counts against its own memory "
+            "limit, which cannot be chosen. State emptyDir.sizeLimit, or "
+            "spec.sidecar.resources.limits.memory."
+        )
+    stated = spec.sidecar.resources.limits if spec.sidecar.resources is not None else {}
+    limit = parsed(stated.get("memory"))
+    if limit is None or limit >= in_memory:
+        return None
+    return (
+        f"spec.sidecar.resources.limits.memory is {stated['memory']}, less than the memory-backed "
+        f"volume under spec.checkpoint.path may hold ({mebibytes(in_memory)}): a restore there "
+        "would kill the sidecar. Raise it, or lower the volume's sizeLimit."
+    )
 
 
 def is_guaranteed(pod: Mapping[str, Any]) -> bool:
@@ -150,9 +190,13 @@ def _security_context(*, pod: Mapping[str, Any], trainer: Mapping[str, Any]) -> 
     group = of_trainer.get("runAsGroup", of_pod.get("runAsGroup"))
     context: Manifest = {
         "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
         "capabilities": {"drop": ["ALL"]},
     }
+    if of_trainer.get("seLinuxOptions"):
+        # Files carry the label of who wrote them.
+        context["seLinuxOptions"] = dict(of_trainer["seLinuxOptions"])
     if user:
         context["runAsUser"] = user
         context["runAsNonRoot"] = True

@@ -25,6 +25,7 @@ OWN_VOLUMES = (
     contract.VOLUME_PODINFO,
     contract.VOLUME_CHECKPOINTS,
     contract.VOLUME_CREDENTIALS,
+    contract.VOLUME_CA,
 )
 INNER_RESTARTS = re.compile(r"--max[-_]restarts[= ](\d+)")
 

@@ -166,6 +166,7 @@ def pod_view(raw: Raw) -> PodView | None:
         node=spec.get("nodeName") or None,
         ip=status.get("podIP") or None,
         status_port=status_port_of(raw),
+        rendezvous_told=bool(_told(raw).get("rendezvousTold")),
         phase=status.get("phase") or "Pending",
         reason=status.get("reason"),
         message=status.get("message"),
@@ -195,14 +196,21 @@ def trainer_name(pod_spec: Raw) -> str | None:
 
 def status_port_of(raw: Raw) -> int | None:
     """The port of this pod's sidecar, from its own manifest."""
+    port = _told(raw).get("statusPort")
+    return port if isinstance(port, int) else None
+
+
+def _told(raw: Raw) -> Raw:
+    """The configuration of this pod's sidecar, as it stands in the pod's own manifest."""
     for container in (raw.get("spec") or {}).get("initContainers") or []:
         if container["name"] == contract.CONTAINER_SIDECAR:
-            told = {e["name"]: e.get("value") for e in container.get("env") or []}
+            values = {e["name"]: e.get("value") for e in container.get("env") or []}
             try:
-                return int(json.loads(told[contract.ENV_CONFIG])["statusPort"])
+                told = json.loads(values[contract.ENV_CONFIG])
             except (KeyError, TypeError, ValueError):
-                return None
-    return None
+                return {}
+            return told if isinstance(told, dict) else {}
+    return {}
 
 
 def _containers(status: Raw) -> dict[str, ContainerView]:

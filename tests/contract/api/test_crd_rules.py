@@ -110,6 +110,14 @@ CASES = {
             store(endpoint="http://s3.storage/bucket"),
         ],
     ),
+    "ca-bundle-source": Case(
+        "state either configMap or secret",
+        takes=[
+            store(caBundle={"configMap": "ca"}),
+            store(caBundle={"secret": "ca", "key": "tls-ca.pem"}),
+        ],
+        refuses=[store(caBundle={}), store(caBundle={"configMap": "ca", "secret": "ca"})],
+    ),
     "path-absolute": Case(
         "must be an absolute directory other than /",
         takes=[checkpoint(path="/checkpoints"), checkpoint(path="/data/run 1/ckpt")],
@@ -178,12 +186,13 @@ CASES = {
         ],
     ),
     "store-s3-fields": Case(
-        "endpoint, region and credentialsSecret belong to an s3:// store",
+        "endpoint, region, credentialsSecret and caBundle belong to an s3:// store",
         takes=[store(region="eu-west-1", credentialsSecret="s3", endpoint="http://h:1")],
         refuses=[
             store(url="file:///mnt/store", region="eu-west-1"),
             store(url="file:///mnt/store", credentialsSecret="s3"),
             store(url="file:///mnt/store", endpoint="http://h:1"),
+            store(url="file:///mnt/store", caBundle={"secret": "ca"}),
         ],
     ),
     "store-outside-path": Case(

@@ -70,6 +70,11 @@ def sidecar_of(pod: dict) -> dict:
     return pod["spec"]["initContainers"][0]
 
 
+def config_of(pod: dict) -> dict:
+    env = {entry["name"]: entry.get("value") for entry in sidecar_of(pod)["env"]}
+    return json.loads(env[contract.ENV_CONFIG].replace("$$(", "$("))
+
+
 SMALLEST = a_spec()
 FULL = a_spec(
     trainer={
@@ -136,6 +141,9 @@ FILE_STORE = a_spec(
 def test_golden_and_schema(name: str, spec: JobSpec) -> None:
     pod = a_pod(spec, rank=1, made_in=3)
     kubernetes_validate.validate(pod, "1.34", strict=True)
+    # Its JSON as a tree, so that a new field is one more line.
+    env = {entry["name"]: entry for entry in sidecar_of(pod)["env"]}
+    env[contract.ENV_CONFIG]["value"] = config_of(pod)
     text = yaml.safe_dump(pod, sort_keys=False, width=100)
     path = GOLDEN / f"{name}.yaml"
     if os.environ.get("RTJ_UPDATE_GOLDENS"):
@@ -264,27 +272,60 @@ def test_mounts_are_copied_whole_with_the_environment_of_their_sub_path() -> Non
 
 def test_probes_are_asked_through_the_supervisor() -> None:
     trainer = trainer_of(a_pod(FULL), "train")
-    probe = ["/rtj/bin/supervise", "probe"]
+    probe = ["/rtj/bin/supervise", "probe", "--kind"]
+    first = {"words": ["--timeout", "3", "--tcp", "127.0.0.1:80"], "delay": 0, "limit": 30}
+    startup = ["--startup", json.dumps(first)]
+    http = ["--timeout", "1", "--http", "http://127.0.0.1:8000/live"]
     assert trainer["livenessProbe"] == {
-        "exec": {
-            "command": [*probe, "--http", "http://127.0.0.1:8000/live", "--timeout", "1"],
-        },
+        "exec": {"command": [*probe, "liveness", "--threshold", "3", *startup, *http]},
         "periodSeconds": 7,
+        "timeoutSeconds": 1 + 3 + 20,  # its own, the startup probe's, and room for the process
+        "failureThreshold": 3 + 10,
     }
-    assert trainer["readinessProbe"]["exec"]["command"] == [*probe, "--", "ready"]
-    assert trainer["startupProbe"]["exec"]["command"] == [
-        *probe, "--tcp", "127.0.0.1:80", "--timeout", "3",
+    assert trainer["readinessProbe"]["exec"]["command"] == [
+        *probe, "readiness", *startup, "--timeout", "1", "--", "ready",
     ]  # fmt: skip
-    assert trainer["lifecycle"]["postStart"]["exec"]["command"] == [*probe, "--", "warm-up"]
+    assert trainer["startupProbe"]["exec"]["command"] == [*probe, "startup", *first["words"]]
+
+
+def test_a_delay_counts_from_each_trainers_start_and_the_grace_is_the_supervisors() -> None:
+    liveness = {
+        "exec": {"command": ["alive"]},
+        "initialDelaySeconds": 40,
+        "failureThreshold": 5,
+        "terminationGracePeriodSeconds": 7,
+    }
+    found = trainer_of(a_pod(a_spec(trainer={"livenessProbe": liveness})))["livenessProbe"]
+    assert "initialDelaySeconds" not in found
+    assert found["exec"]["command"][2:] == [
+        *("--kind", "liveness", "--delay", "40", "--threshold", "5", "--grace", "7"),
+        *("--timeout", "1", "--", "alive"),
+    ]
+
+
+def test_post_start_is_the_supervisors_and_the_kubelets_only_without_one() -> None:
+    pod = a_pod(FULL)
+    hook = trainer_of(pod, "train")["lifecycle"]["postStart"]["exec"]["command"]
+    assert hook == ["/rtj/bin/supervise", "probe", "--kind", "unsupervised", "--", "warm-up"]
+    assert config_of(pod)["postStart"] == ["--", "warm-up"]
+    asleep = {"lifecycle": {"postStart": {"sleep": {"seconds": 3}}}}
+    pod = a_pod(a_spec(trainer=asleep))
+    assert trainer_of(pod)["lifecycle"] == asleep["lifecycle"]
+    assert config_of(pod)["postStart"] == []
 
 
 def test_host_network_declares_no_port_and_each_rank_has_its_own() -> None:
     pods = [a_pod(HOST_NETWORK, rank=rank) for rank in (0, 1)]
     assert all("ports" not in sidecar_of(pod) for pod in pods)
     ports = [status_port_of(pod) for pod in pods]
-    assert ports == [status_port(HOST_NETWORK, owner=OWNER, rank=rank) for rank in (0, 1)]
-    assert len(set(ports)) == 2
+    assert ports == [
+        status_port(HOST_NETWORK, owner=OWNER, rank=rank, made_in=1) for rank in (0, 1)
+    ]
+    later = [status_port(HOST_NETWORK, owner=OWNER, rank=rank, made_in=2) for rank in (0, 1)]
+    assert len({*ports, *later}) == 4, "the pods before may still drain on the same node"
     assert all(10_000 <= port < 30_000 for port in ports)
+    assert all(config_of(pod)["rendezvousTold"] for pod in pods)
+    assert not config_of(a_pod(SMALLEST))["rendezvousTold"]
 
 
 def test_shared_directory_is_derived_from_the_volume() -> None:

@@ -26,7 +26,7 @@ def test_what_is_installed(tmp_path: Path) -> None:
     assert (run / contract.FILE_BEAT).exists()
     assert run.stat().st_mode & 0o777 == 0o777
     names = sorted(p.name for p in (tmp_path / "bin").iterdir())
-    assert names == ["supervise", "supervise.py", "supervisor"]
+    assert names == ["plain.sh", "supervise", "supervise.py", "supervisor"]
     modules = {path.name for path in (tmp_path / "bin" / "supervisor").iterdir()}
     source = Path(rtj_sidecar.trainer.install.__file__).parent / "supervisor"
     assert modules == {path.name for path in source.glob("*.py")}

@@ -303,28 +303,6 @@ def test_probes_are_true_while_no_trainer_runs_and_asked_while_one_does(tmp_path
         assert probe("--", "false") == 0
 
 
-def test_without_python_the_command_runs_and_the_sidecar_is_told(tmp_path: Path) -> None:
-    one = start_supervised(tmp_path, ["true"])
-    one.release()
-    one.process.wait(10)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for tool in ("sh", "mv"):
-        (empty / tool).symlink_to(f"/bin/{tool}")
-    shim = (tmp_path / "bin/supervise").read_text()
-    (tmp_path / "bin/supervise").write_text(
-        shim.replace("/usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python", "")
-    )
-    done = subprocess.run(
-        ["/bin/sh", str(tmp_path / "bin/supervise"), "--", "/bin/echo", "plain run"],
-        env={"PATH": str(empty)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "plain run\n"
-    assert one.link.unsupervised()
-
-
 def test_a_users_modules_and_pythonpath_do_not_reach_the_supervisor(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     trap.mkdir()

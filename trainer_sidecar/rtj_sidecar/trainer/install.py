@@ -53,7 +53,8 @@ def install(root: Path, *, config: str) -> None:
     os.chmod(package, 0o755)
     for module in sorted((_HERE / _PACKAGE).glob("*.py")):
         _copy(module, package / module.name)
-    _copy(_HERE / "supervise.py", binaries / "supervise.py")
+    for name in ("plain.sh", "supervise.py"):
+        _copy(_HERE / name, binaries / name)
     _copy(_HERE / "supervise.sh", binaries / "supervise")
 
 

@@ -1,8 +1,7 @@
 """Starts the supervisor or one of its probes, in the trainer's container.
 
     supervise -- COMMAND ARGS        wait for go.json, run the command, wait for release.json
-    supervise probe -- COMMAND ARGS  exit 0 while no trainer runs, else run the probe; also
-    supervise probe --http URL [--header "NAME: VALUE"]… | --tcp HOST:PORT  [--timeout SECONDS]
+    supervise probe … -- COMMAND     exit 0 while no trainer runs, else ask: supervisor/probe.py
 
 Python >= 3.8. The package `supervisor` lies beside this file; Python runs isolated and would not
 look there by itself.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class SupervisorLink:
         beat(self.root)
 
     def go(self, message: Go) -> None:
+        write_whole(self.run / contract.FILE_GO_SHELL, _as_shell(message))
         self._write(contract.FILE_GO, message)
 
     def stop(self, message: Stop) -> None:
@@ -63,10 +65,6 @@ class SupervisorLink:
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
-    def unsupervised(self) -> bool:
-        """Whether the trainer's image had no Python, so that the command runs on its own."""
-        return (self.run / contract.FILE_UNSUPERVISED).exists()
-
     def state(self) -> SupervisorState | None:
         """What the supervisor last published, None before its first word."""
         try:
@@ -83,6 +81,18 @@ class SupervisorLink:
             return None
         now = (status.st_ino, status.st_mtime_ns)
         return now if now != seen else None
+
+
+def _as_shell(message: Go) -> str:
+    """To be read by `plain.sh` with the command as positional parameters."""
+    lines = [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in message.env.items()
+        if name.isidentifier() and name.isascii()
+    ]
+    if message.extra_args:
+        lines.append(f'[ -n "$placed" ] || set -- "$@" {shlex.join(message.extra_args)}')
+    return "\n".join([*lines, ""])
 
 
 def is_stopped(state: SupervisorState | None, *, up_to: int) -> bool:

@@ -8,9 +8,13 @@ import os
 
 def write_whole(path, data):
     """Write JSON so that a reader sees the old or the new content, never a part."""
+    write_text(path, json.dumps(data))
+
+
+def write_text(path, text):
     temporary = "{}.{}.tmp".format(path, os.getpid())
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(data, file)
+        file.write(text)
     os.chmod(temporary, 0o666)
     os.rename(temporary, path)
 

@@ -15,10 +15,11 @@ import threading
 import time
 import uuid
 
-from .files import identity, read_json, write_whole
-from .memory import oom_kills
+from .files import identity, read_json, write_text, write_whole
+from .memory import memory_limit, oom_kills
 from .output import Log, error_message, log_lines, pump
 from .processes import (
+    LAUNCHER,
     adopt_orphans,
     container_members,
     descendants,
@@ -61,12 +62,14 @@ class Supervisor:
         self.pid = None
         self.pumps = []
         self.kill_at = None  # monotonic
+        self.hook = None  # PID of the postStart hook of the running trainer
         self.kernel_kills = 0
         self.beat = None
         self.quiet_since = time.monotonic()
         self.journal_failed = False
         config = read_json(self.at("supervise.json")) or {}
         self.path = config.get("path") or "/nonexistent"
+        self.post_start = [str(word) for word in config.get("postStart") or []]
         self.grace = float(config.get("trainerGraceSeconds") or DEFAULT_GRACE_SECONDS)
         self.view = {"state": "none", "attempt": 0}
         self.started = 0
@@ -86,6 +89,8 @@ class Supervisor:
             signal.signal(getattr(signal, name), lambda number, _: self.signals.append(number))
         signal.signal(signal.SIGCHLD, lambda number, _: None)
         adopt_orphans()
+        with contextlib.suppress(OSError):
+            write_text(self.at("python"), sys.executable + "\n")
         self.recover()
         self.writers.start()
         self.publish()
@@ -147,6 +152,7 @@ class Supervisor:
             self.reap()
             self.forward()
             self.read_stop()
+            self.read_unhealthy()
             self.read_go()
             self.enforce()
             self.start()
@@ -184,6 +190,11 @@ class Supervisor:
                 return
             if pid == self.pid:
                 self.ended(status)
+            elif pid == self.hook:
+                self.hook = None
+                if status and self.running():
+                    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+                    self.give_up("its postStart hook failed, exit code {}".format(code), None)
 
     def forward(self):
         while self.signals:
@@ -229,6 +240,21 @@ class Supervisor:
             else:
                 self.end_by(float(grace))
                 self.signal_trainer(signal.SIGTERM)
+
+    def read_unhealthy(self):
+        """A liveness probe ran out of patience with this very trainer."""
+        word = self.replaced("unhealthy.json")
+        if word is None or not self.running():
+            return
+        if word.get("trainer") == [self.view["attempt"], self.view["startedAt"]]:
+            self.give_up(str(word.get("message")), word.get("graceSeconds"))
+
+    def give_up(self, why, grace):
+        """End the trainer as the kubelet would end its container."""
+        self.view.update(unhealthy=why, askedToStop=True)
+        self.dirty = True
+        self.end_by(self.grace if grace is None else float(grace))
+        self.signal_trainer(signal.SIGTERM)
 
     def read_go(self):
         # After stop.json, so that a stop that is already there cancels an older go.
@@ -325,7 +351,21 @@ class Supervisor:
         self.view.update(pid=child.pid, startedAt=time.time())
         self.writers.switch(True)
         self.publish()
+        if self.post_start:
+            self.run_hook(env)
         self.save_journal(dict(record, pid=child.pid, start=seen.start if seen else None))
+
+    def run_hook(self, env):
+        """The user's postStart: beside the trainer, as Kubernetes runs it beside a container."""
+        script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), LAUNCHER)
+        command = [sys.executable, "-I", "-S", script, "probe", "--kind", "post-start"]
+        try:
+            child = subprocess.Popen(command + self.post_start, env=env, start_new_session=True)
+        except OSError as error:
+            self.give_up("its postStart hook could not be run: {}".format(error), None)
+            return
+        child.returncode = 0  # reaped by waitpid(-1), as the trainer is
+        self.hook = child.pid
 
     def cannot_execute(self, error):
         number = getattr(error, "errno", None)
@@ -376,12 +416,18 @@ class Supervisor:
         self.save_journal({"attempt": self.view["attempt"], "ended": self.view})
 
     def look_at_end(self):
-        self.view["oomKills"] = max(0, oom_kills() - self.kernel_kills)
+        self.count_kills()
         self.view["tail"] = self.log.lines()
         self.view["error"] = error_message(self.error_file(self.view["attempt"]))
 
+    def count_kills(self):
+        kills = max(0, oom_kills() - self.kernel_kills)
+        if kills:
+            self.view.update(oomKills=kills, memoryLimitBytes=memory_limit())
+
     def refresh(self):
         if self.running() and time.monotonic() - self.written >= WRITERS_SECONDS:
+            self.count_kills()
             self.dirty = True
 
     # --- the end ---

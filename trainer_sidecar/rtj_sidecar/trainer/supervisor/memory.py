@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from .processes import cgroup_text
 
+UNLIMITED = 1 << 62  # cgroup v1 says a number close to 2**63 where there is no limit
+
 
 def oom_kills():
     """Processes killed for memory in this container's cgroup since it was made, 0 if unknown.
 
     cgroup v2: memory.events; v1: memory.oom_control. Both have a line `oom_kill N`.
     """
-    places = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"]
-    for line in (cgroup_text("self") or "").splitlines():
-        number, controllers, path = line.split(":", 2)
-        if path.startswith("/.."):
-            continue
-        if number == "0" and not controllers:
-            places.insert(0, "/sys/fs/cgroup" + path.rstrip("/") + "/memory.events")
-        elif "memory" in controllers.split(","):
-            places.insert(0, "/sys/fs/cgroup/memory" + path.rstrip("/") + "/memory.oom_control")
-    for place in places:
+    for place in places("memory.events", "memory.oom_control"):
         try:
             with open(place, encoding="utf-8") as file:
                 for line in file:
@@ -28,3 +21,29 @@ def oom_kills():
         except (OSError, ValueError, IndexError):
             continue
     return 0
+
+
+def memory_limit():
+    """The container's own limit in bytes, or None where there is none or it is not told."""
+    for place in places("memory.max", "memory.limit_in_bytes"):
+        try:
+            with open(place, encoding="utf-8") as file:
+                limit = int(file.read())
+        except (OSError, ValueError):
+            continue
+        return limit if limit < UNLIMITED else None
+    return None
+
+
+def places(unified, legacy):
+    """Where a file of this container's memory cgroup may lie, the likeliest first."""
+    found = ["/sys/fs/cgroup/" + unified, "/sys/fs/cgroup/memory/" + legacy]
+    for line in (cgroup_text("self") or "").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if path.startswith("/.."):
+            continue
+        if number == "0" and not controllers:
+            found.insert(0, "/sys/fs/cgroup" + path.rstrip("/") + "/" + unified)
+        elif "memory" in controllers.split(","):
+            found.insert(0, "/sys/fs/cgroup/memory" + path.rstrip("/") + "/" + legacy)
+    return found

@@ -9,6 +9,10 @@ import collections
 import contextlib
 import os
 
+LAUNCHER = "supervise.py"
+SHIM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervise")
+RUNTIMES = ("runc", "crun", "youki")  # on the way into the container, before the exec
+
 
 class Proc:
     """One line of /proc/<pid>/stat."""
@@ -77,10 +81,36 @@ def container_members(found):
     if os.getppid() != 0:
         return set()
     alive = {pid for pid, seen in found.items() if pid != me and seen.state not in "ZX"}
-    if me == 1:
-        return alive
-    mine = cgroup_text(me)
-    return {pid for pid in alive if mine is not None and cgroup_text(pid) == mine}
+    if me != 1:
+        mine = cgroup_text(me)
+        alive = {pid for pid in alive if mine is not None and cgroup_text(pid) == mine}
+    below = descendants(me, found)
+    return alive - {pid for pid in alive - below if is_probe(pid, found)}
+
+
+def is_probe(pid, found):
+    """Whether this is a probe of the kubelet's, or what one has started, or about to become one.
+
+    A probe that is killed is a probe that failed, and may cost the whole container.
+    """
+    seen = found.get(pid)
+    while seen is not None:
+        words = command_line(seen.pid)
+        if os.path.basename(words[0]) in RUNTIMES or words[1:2] == [SHIM] or SHIM in words[:1]:
+            return True
+        if any(os.path.basename(word) == LAUNCHER for word in words) and "probe" in words:
+            return True
+        seen = found.get(seen.ppid)
+    return False
+
+
+def command_line(pid):
+    """The words of a process's command, at least one."""
+    try:
+        with open("/proc/{}/cmdline".format(pid), "rb") as file:
+            return file.read().decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:
+        return [""]
 
 
 def kill(pids, number):

@@ -1,0 +1,231 @@
+# The supervisor for an image without Python, read by `supervise` with the command as arguments.
+#
+# POSIX sh with mv, sleep and date. The same files and promises as supervisor/loop.py, without
+# what a shell cannot do: the trainer's output is not read, so it has no tail and no steps, nobody
+# looks which files are open, and no signal's number is certain. Each state is one line of JSON,
+# written whole and renamed. Must never start a trainer twice for one attempt.
+
+state=none attempt=0 more= child= poller= stopped=0 started=0 asked=false term= kill_at= seq=0
+grace=30 quiet=
+read -r boot </proc/sys/kernel/random/uuid
+while read -r name value rest; do
+    case $name in
+        Uid:) uid=$value ;;
+        Gid:) gid=$value ;;
+    esac
+done </proc/self/status
+
+now() { date +%s; }
+
+# number FILE FIELD: the whole number of a field, empty where there is none.
+number() {
+    line=
+    read -r line 2>/dev/null <"$run/$1"
+    case $line in
+        *"\"$2\":"*) ;;
+        *) return ;;
+    esac
+    line=${line#*"\"$2\":"}
+    line=${line# }
+    echo "${line%%[!0-9]*}"
+}
+
+whole() { # FILE TEXT
+    printf '%s\n' "$2" >"$run/$1.tmp" && mv "$run/$1.tmp" "$run/$1"
+}
+
+publish() {
+    seq=$((seq + 1))
+    trainer="\"state\":\"$state\",\"attempt\":$attempt,\"askedToStop\":$asked$more"
+    text="{\"version\":1,\"bootID\":\"$boot\",\"sequence\":$seq,\"pid\":$$,\"uid\":$uid"
+    text="$text,\"gid\":$gid,\"python\":\"\"${term:+,\"termReceivedAt\":$term}"
+    text="$text,\"openForWriting\":null,\"stoppedAttempt\":$stopped,\"trainer\":{$trainer},\"writtenAt\":$(now)}"
+    whole supervisor.json "$text"
+}
+
+# expand WORD: `$(RTJ_…)` by the environment, into $out.
+expand() {
+    out= rest=$1
+    while :; do
+        case $rest in
+            *'$(RTJ_'*')'*) ;;
+            *) break ;;
+        esac
+        head=${rest%%'$(RTJ_'*} tail=${rest#*'$(RTJ_'}
+        name=RTJ_${tail%%')'*} rest=${tail#*')'}
+        value="\$($name)" # unknown ones stay as they are
+        case $name in
+            *[!A-Z0-9_]*) ;;
+            *) eval "[ -z \"\${$name+x}\" ] || value=\${$name}" ;;
+        esac
+        out=$out$head$value
+    done
+    out=$out$rest
+}
+
+# is_probe PID: a probe of the kubelet's, what one has started, or what is about to become one.
+is_probe() {
+    up=$1
+    while [ "${up:-0}" -gt 1 ] && [ "$up" != "$$" ]; do
+        words=
+        while IFS= read -r line || [ -n "$line" ]; do words="$words $line"; done <"/proc/$up/cmdline"
+        case $words in *"$here/supervise"*probe* | *runc*init*) return 0 ;; esac
+        above=
+        while read -r name value rest; do
+            [ "$name" = PPid: ] && above=$value
+        done <"/proc/$up/status"
+        up=$above
+    done 2>/dev/null
+    return 1
+}
+
+# What the last trainer left, and what an exec left, in this container and in no other.
+sweep() {
+    mine=
+    read -r mine </proc/self/cgroup
+    for entry in /proc/[0-9]*; do
+        pid=${entry#/proc/}
+        theirs=
+        case $pid in
+            1 | "$$" | "$poller") continue ;;
+        esac
+        read -r theirs 2>/dev/null <"$entry/cgroup"
+        is_probe "$pid" && continue
+        [ "$$" = 1 ] || [ "$theirs" = "$mine" ] && kill -KILL "$pid" 2>/dev/null
+    done
+}
+
+start() {
+    [ -f "$run/go.sh" ] || return
+    wanted=$(number go.json attempt)
+    [ -n "$wanted" ] && [ "$wanted" -gt "$started" ] && [ "$wanted" -gt "$stopped" ] || return
+    [ -z "$term" ] || return
+    # A container's first process has nobody above it; elsewhere the cgroup holds other programs.
+    case $(number_of_parent) in 0) sweep ;; esac
+    whole plain.journal "$wanted" || return # before the effect
+    started=$wanted attempt=$wanted asked=false kill_at=
+    (
+        trap - TERM INT HUP QUIT USR1
+        exec 2>&3 3>&-
+        placed=
+        for word in "$@"; do
+            case $word in *'$(RTJ_RESUME_ARGS)'*) placed=yes ;; esac
+        done
+        . "$run/go.sh"
+        left=$#
+        while [ "$left" -gt 0 ]; do
+            expand "$1"
+            shift
+            set -- "$@" "$out"
+            left=$((left - 1))
+        done
+        exec "$@"
+    ) &
+    child=$! state=running more=",\"pid\":$child,\"startedAt\":$(now)"
+    publish
+}
+
+number_of_parent() {
+    while read -r name value rest; do
+        [ "$name" = PPid: ] && echo "$value"
+    done <"/proc/$$/status"
+}
+
+ended() { # CODE
+    code=$1 signal=
+    [ "$code" -gt 128 ] && signal=$((code - 128)) && code=-$signal
+    state=exited child= kill_at=
+    more=",\"exitCode\":$code${signal:+,\"signal\":$signal},\"endedAt\":$(now)"
+    whole plain.journal "$attempt $code"
+    publish
+    quiet=$(now)
+}
+
+stop() {
+    wanted=$(number stop.json attempt)
+    [ -n "$wanted" ] && [ "$wanted" -gt "$stopped" ] || return
+    stopped=$wanted
+    if [ -n "$child" ] && [ "$attempt" -le "$wanted" ]; then
+        asked=true
+        patience=$(number stop.json graceSeconds)
+        if [ -z "$patience" ]; then
+            kill -KILL "$child" 2>/dev/null
+            kill_at=$(now)
+        else
+            kill -TERM "$child" 2>/dev/null
+            kill_at=$(($(now) + patience))
+        fi
+    fi
+    publish
+}
+
+leave() { # MESSAGE
+    publish
+    kill "$poller" 2>/dev/null
+    printf '%s' "$1" >"${RTJ_TERMINATION_LOG:-/dev/termination-log}" || exit 1
+    exit 0
+}
+
+over() {
+    [ -z "$child" ] || return
+    if [ -f "$run/release.json" ]; then
+        line=
+        read -r line <"$run/release.json"
+        case $line in
+            *abandoned*) leave abandoned ;;
+            *) leave released ;;
+        esac
+    fi
+    if [ "$run/sidecar.beat" -nt "$run/beat.seen" ]; then
+        : >"$run/beat.seen"
+        quiet=$(now)
+    elif [ $(($(now) - quiet)) -gt 300 ]; then
+        leave abandoned
+    fi
+}
+
+on_term() {
+    [ -n "$term" ] || term=$(now)
+    if [ -n "$child" ]; then
+        asked=true
+        kill -TERM "$child" 2>/dev/null
+        kill_at=$(($(now) + grace))
+    fi
+    publish
+}
+
+# What a shell has to say of its jobs is no output of the trainer's.
+exec 3>&2 2>/dev/null
+trap on_term TERM INT HUP QUIT
+trap : USR1
+known=$(number supervise.json trainerGraceSeconds)
+grace=${known:-$grace} quiet=$(now)
+: >"$run/beat.seen"
+if [ -f "$run/plain.journal" ]; then
+    # Whatever became of it, it is never started again.
+    read -r started code <"$run/plain.journal"
+    attempt=$started state=exited more=",\"containerRestarted\":true,\"endedAt\":$(now)"
+    [ -z "$code" ] || more=",\"exitCode\":$code,\"endedAt\":$(now)"
+fi
+publish
+# Wakes the loop below out of its `wait`, which nothing but a signal and an end can do.
+while kill -USR1 $$ 2>/dev/null; do sleep 0.2 2>/dev/null || sleep 1; done &
+poller=$!
+while :; do
+    stop
+    [ -n "$child" ] || start "$@"
+    over
+    if [ -n "$kill_at" ] && [ -n "$child" ] && [ "$(now)" -ge "$kill_at" ]; then
+        kill -KILL "$child" 2>/dev/null
+    fi
+    wait "${child:-$poller}"
+    code=$?
+    # Woken by a signal it is still there; else it has ended and was collected: by this wait, or
+    # behind its back while the shell waited for another command. Then its code is still kept.
+    if [ -n "$child" ] && ! kill -0 "$child" 2>/dev/null; then
+        wait "$child"
+        kept=$?
+        [ "$kept" -eq 127 ] && [ "$code" -ne 138 ] || code=$kept # 138: woken by USR1
+        ended "$code"
+    fi
+done
