@@ -123,7 +123,7 @@ def test_nobodys_work_is_harmed_and_the_words_say_what_to_do(
     # 2. The same manifest on a second cluster: the first trains on, the second says what to do.
     cluster, endpoint = second()
     there = cluster.make_namespace(space.namespace)
-    there.apply(credentials_secret(product.s3))
+    there.apply(credentials_secret(product.s3), *manifests.claims(space.namespace))
     there.apply(manifests.overlaid(again, at_endpoint(endpoint)))
     twin = Job(kube=there, name="gpt")
     words = wait_held(twin, "RunInUse")
