@@ -17,6 +17,7 @@ from kit.tls import make_authority, tls_front
 from rtj_api import contract
 
 SERVED = f"{manifests.CODE}/kit/trainers/served.py"
+PYTHON = "/usr/bin/python3.11"  # of the base image
 OWN_USER = "localhost/rtj-own-user:1"
 
 
@@ -83,6 +84,37 @@ def private_store(product: Stack, space: Kube, scratch: Path) -> Iterator[str]:
         yield f"https://{product.host_address}:{port}"
 
 
+# A trainer in shell: counts, saves each fifth step, goes on from the file it is given.
+SHELL_TRAINER = """
+echo $$ > /tmp/pid; set -- $(RTJ_RESUME_ARGS); n=0; [ $# -lt 2 ] || n=$(cat "$2")
+echo "START $n"
+while :; do
+    n=$((n + 1)); sleep 0.2
+    [ $((n % 5)) -ne 0 ] || { echo $n > /tmp/new; mv /tmp/new /checkpoints/step_$n.txt; }
+done
+"""
+
+
+def without_python(product: Stack, space: Kube) -> dict[str, Any]:
+    """The base image, its Python hidden by a file that nobody can execute."""
+    store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
+    made = manifests.job(
+        "shell",
+        store=store,
+        command=["sh", "-c", SHELL_TRAINER],
+        replicas=1,
+        gpus=0,
+        framework="none",
+        checkpoint={"layout": "generic", "include": ["step_*.txt"]},
+    )
+    hidden = {"name": "hidden", "configMap": {"name": "no-python"}}
+    made["spec"]["template"]["spec"]["volumes"].append(hidden)
+    trainer_of(made)["volumeMounts"].append(
+        {"name": "hidden", "mountPath": PYTHON, "subPath": "python"}
+    )
+    return made
+
+
 def on_one_nodes_network(made: dict[str, Any], node: str) -> dict[str, Any]:
     pod = {"hostNetwork": True, "nodeSelector": {"kubernetes.io/hostname": node}}
     return overlaid(made, {"spec": {"template": {"spec": pod}}})
@@ -108,6 +140,13 @@ def test_each_shape_goes_on_from_its_save(
             "store": {"endpoint": endpoint, "caBundle": {"configMap": "our-ca", "key": "our.pem"}}
         }
         space.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "no-python"},
+                "data": {"python": ""},
+            },
+            without_python(product, space),
             in_memory(counter(product, space, "memory")),
             with_probes(counter(product, space, "probes")),
             counter(product, space, "authority", checkpoint=ca),
@@ -125,7 +164,7 @@ def test_each_shape_goes_on_from_its_save(
         jobs = {
             name: Job(kube=kube, name=name)
             for kube, names in (
-                (space, ("memory", "probes", "authority")),
+                (space, ("memory", "probes", "authority", "shell")),
                 (open_space, ("plain", "own-user", "host-a", "host-b")),
             )
             for name in names
@@ -136,6 +175,8 @@ def test_each_shape_goes_on_from_its_save(
         for name, job in jobs.items():
             if name == "probes":
                 space.exec(job.pod_name(0), "touch", "/tmp/sick")
+            elif name == "shell":
+                space.exec(job.pod_name(0), "sh", "-c", "kill -9 $(cat /tmp/pid)")
             else:
                 job.kill_trainer(0)
         for name, job in jobs.items():
@@ -153,6 +194,11 @@ def test_each_shape_goes_on_from_its_save(
         assert "HTTP status 500" in current["message"]
         assert space.exec(probed.pod_name(0), "cat", "/tmp/hooks").split() == ["hook"] * 2
         assert sidecar_restarts(probed) == 0
+
+        degraded = jobs["shell"].condition("Degraded")
+        assert (degraded["status"], degraded["reason"]) == ("True", "SupervisorMissing")
+        starts = [s for s in jobs["shell"].log(0).split() if s != "START"]
+        assert starts == ["0", str(jobs["shell"].status()["resume"]["step"])]
 
         sidecar = jobs["memory"].pod(0)["spec"]["initContainers"][0]
         assert sidecar["resources"]["limits"]["memory"] == "1088Mi"
