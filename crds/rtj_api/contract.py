@@ -64,9 +64,11 @@ FILE_SUPERVISOR_JOURNAL = "supervisor.journal"
 FILE_SIDECAR_JOURNAL = "sidecar.journal"
 FILE_LOG = "trainer.log"  # bounded tail of the trainer's output; the older half is trainer.log.1
 
-# --- the termination message of a trainer container; exit 0 counts only with RELEASED ----------
+# --- the termination message of a trainer container; exit 0 counts only with RELEASED, or, where
+# --- no report can be had, with the pod's last report (JSON of wire.Report) that says Drained ----
 MESSAGE_RELEASED = "released"
 MESSAGE_ABANDONED = "abandoned"
+MESSAGE_MAX_BYTES = 4096  # the kubelet reads no more of a container's termination message
 
 # --- environment: operator -> sidecar ----------------------------------------------------------
 ENV_CONFIG = "RTJ_CONFIG"  # JSON of wire.SidecarConfig

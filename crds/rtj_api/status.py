@@ -138,6 +138,11 @@ class CurrentAttempt(StatusModel):
     wanted: WantedBeginning | None = Field(
         None, description="The beginning that its pods were told to look for."
     )
+    through_store: bool = Field(
+        False,
+        description="Reports cannot be had: the pods agree through the store, and are judged by "
+        "what the kubelet says of them.",
+    )
     fault_at: Time | None = Field(None, description="When the fault happened, as far as known.")
     detected_at: Time | None = Field(None, description="When the operator heard of it.")
     recorded_at: Time
@@ -162,6 +167,15 @@ class ResumeDecision(StatusModel):
     peers: list[str] = Field(default_factory=list, max_length=64)
     fast: bool = False
     asked: str | None = Field(None, description="By whose word; absent: the newest save.")
+    through_store: bool = Field(
+        False, description="The pods choose the save themselves; the fence's record names it."
+    )
+    allow_scratch: bool = Field(
+        False, description="With throughStore: they may begin at step 0 if no save can be used."
+    )
+    ever_durable: bool = Field(
+        False, description="With throughStore: some step of this run was durable once."
+    )
     at: Time
     reason: Message = ""
 

@@ -71,6 +71,16 @@ class Wanted(Wire):
     asked: str  # by whose word; acts once in a run: its records keep it with what came of it
 
 
+class ThroughStore(Wire):
+    """With a GO: the operator hears no reports, so the gang goes on by itself from wherever it is:
+    prepare, rank 0's choice, restore and go, agreed on through records in the store. What the
+    choice needs of the operator's knowledge comes with it."""
+
+    allow_scratch: bool = False  # step 0 is allowed where no save can be used
+    ever_durable: bool = False  # some step of this run was durable once
+    hold_existing: bool = False  # the first start, and a run that had a life before is not touched
+
+
 class Directive(Wire):
     """The annotation on a pod. Ignored by a sidecar unless jobUID and podUID are its own and
     (attempt, seq) is above the highest in its journal."""
@@ -95,6 +105,7 @@ class Directive(Wire):
     stop_step: int | None = None
     ending: str | None = None  # STOP: the job is over, "failed" or "released": its fence says so
     replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
+    through_store: ThroughStore | None = None
     # Put on by whoever writes the annotation; no part of what is asked for.
     push_key: str | None = None  # base64, Ed25519: what it signs is as good as this annotation
     sent_at: float | None = None
@@ -165,9 +176,14 @@ class Stop(Wire):
 
 
 class Release(Wire):
-    """PID 1 of the trainer's container may exit 0, with `message` as its termination message."""
+    """PID 1 of the trainer's container may exit, with `message` as its termination message.
+
+    A code other than 0 passes a failure on to the kubelet, which starts the container again; the
+    file is then removed by the supervisor, for it speaks of this one end.
+    """
 
     message: str
+    code: int = 0
 
 
 class SuperviseConfig(Wire):
@@ -246,6 +262,7 @@ class Problem(Wire):
     message: str  # names the field or file and the remedy
     since: float
     retrying: bool = True
+    ranks: list[int] = Field(default_factory=list)  # whose pods are to blame, if not this one
 
 
 class Candidate(Wire):

@@ -14,7 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rtj_api.wire import SEQ, Directive, Phase, Report, Resume, SidecarConfig, SidecarPhase, Wanted
+from rtj_api.wire import (
+    SEQ,
+    Directive,
+    Phase,
+    Report,
+    Resume,
+    SidecarConfig,
+    SidecarPhase,
+    ThroughStore,
+    Wanted,
+)
 
 from kit import toy_trainer
 from kit.supervised import Supervised, start_supervised, wait_for
@@ -140,6 +150,7 @@ class PodLike:
         grace: float | None = None,
         may_claim: bool = False,
         wanted: Wanted | None = None,
+        through_store: ThroughStore | None = None,
     ) -> None:
         directive = Directive(
             wanted=wanted,
@@ -156,6 +167,7 @@ class PodLike:
             fast=fast,
             grace_seconds=grace,
             may_claim=may_claim,
+            through_store=through_store,
         )
         place = self.root / "podinfo"
         (place / "directive.tmp").write_text(directive.dump_json())

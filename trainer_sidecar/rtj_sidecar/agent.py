@@ -46,6 +46,7 @@ from rtj_sidecar.runs.run import Run
 from rtj_sidecar.server import PinnedFile, make_app
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.storemode import is_given_up
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.storing import Storing
@@ -249,6 +250,7 @@ class Agent:
             group.create_task(self.looking.loop())
             group.create_task(self.shipping.loop())
             group.create_task(self.mirroring.loop())
+            group.create_task(self.attempts.store_mode.loop())
             if self.storing is not None:
                 group.create_task(self.storing.watch_loop())
             if not self._site.holds:
@@ -362,12 +364,15 @@ class Agent:
         self._expect(at, directive)
         if directive.attempt > at.reporter.current.attempt:
             at.end_progress()
+        now = at.reporter.current
+        if is_given_up(now, directive):
+            return  # The end of this attempt is passed on, with its reason.
         at.reporter.set(
             attempt=directive.attempt,
             seq=directive.seq,
             problem=None,
             settling=False,
-            phase=_first_phase(directive, at.reporter.current.phase),
+            phase=_first_phase(directive, now.phase),
         )
         for task in (self._handling, self._ending):
             if task is not None:
@@ -449,10 +454,12 @@ class Agent:
     async def _leave_loop(self) -> None:
         """Let the trainer's container end: when the pod is ended and drained, or abandoned."""
         at = self.station
+        idle_since = time.monotonic()
         while True:
             await asyncio.sleep(0.1)
             state = at.supervisor
             if state is None or at.is_training:
+                idle_since = time.monotonic()
                 continue
             if state.term_received_at is not None:
                 overdue = time.time() - state.term_received_at > at.site.config.drain_seconds
@@ -461,7 +468,11 @@ class Agent:
                     log.info("released: %s", "drain time is over" if overdue else "drained")
                     at.link.release(Release(message=contract.MESSAGE_RELEASED))
                     await asyncio.sleep(5)
-            elif time.monotonic() - at.contact > ABANDONED_SECONDS and self.shipping.is_drained():
+            elif (
+                # A trainer may have run for hours without an operator that hears of it.
+                time.monotonic() - max(at.contact, idle_since) > ABANDONED_SECONDS
+                and self.shipping.is_drained()
+            ):
                 log.warning("no operator for %d s: abandoned", ABANDONED_SECONDS)
                 at.link.release(Release(message=contract.MESSAGE_ABANDONED))
                 await asyncio.sleep(60)

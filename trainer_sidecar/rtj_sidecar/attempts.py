@@ -35,6 +35,7 @@ from rtj_sidecar.restorer import AttemptFailed, Restorer, until_stopped
 from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.storemode import StoreMode
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing
 
@@ -65,6 +66,7 @@ class Attempts:
         self._storing = storing
         self._restorer = Restorer(station, looking, storing)
         self._outputs = Outputs(station)
+        self.store_mode = StoreMode(station, storing)
         self._behind: set[asyncio.Task[None]] = set()
 
     async def carry_out(self, directive: Directive) -> None:
@@ -83,7 +85,7 @@ class Attempts:
             try:
                 await handlers[directive.phase](directive)
             except AttemptFailed as failed:
-                self._at.fail(failed.reason, str(failed))
+                self._at.fail(failed.reason, str(failed), ranks=failed.ranks)
             except RestoreError as error:
                 self._at.fail(Reason.RESTORE_FAILED, str(error))
             except OSError as error:
@@ -215,6 +217,13 @@ class Attempts:
 
     async def _go(self, directive: Directive) -> None:
         at, attempt = self._at, directive.attempt
+        if directive.through_store is not None and at.link.told_to_go() < attempt:
+            agreed = await self.store_mode.reach(
+                directive, prepare=self._prepare, restore=self._restorer.restore
+            )
+            if agreed is None:
+                return
+            directive = agreed
         resume = directive.resume or at.journal.entry.resume
         if at.link.told_to_go() < attempt:
             self.cancel_background()
@@ -232,7 +241,8 @@ class Attempts:
             at.link.go(self._go_message(directive, resume))
         state = at.supervisor
         over = state is not None and state.trainer.attempt == attempt and not at.is_training
-        if not over:
+        if not over or directive.through_store is not None:
+            # With its trainer over already, the agent notices that next.
             at.set_phase(SidecarPhase.TRAINING)
         if self._storing is not None:
             if at.journal.entry.fence_attempt < attempt and resume is not None:

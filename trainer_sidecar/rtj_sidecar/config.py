@@ -26,6 +26,7 @@ class Site:
     root: Path
     directive: Path
     bind: str | None = None  # None: every interface
+    address: str | None = None  # of this pod, as its peers see it
     port: int = contract.PORT_STATUS
 
     @property
@@ -72,5 +73,6 @@ def read_site(
         root=root or Path(contract.MOUNT_RUN),
         directive=(podinfo or Path(contract.MOUNT_PODINFO)) / "directive",
         bind=bind,
+        address=environment.get(contract.ENV_POD_IP) or bind,
         port=config.status_port,
     )

@@ -32,8 +32,11 @@ def accept(
         return Refused(f"it is for pod {directive.pod_uid}, this is {pod_uid}")
     if highest is None:
         return None
-    # The same directive with the permission to claim is the answer to a question of ours.
-    new, old = ((d.attempt, d.seq, d.may_claim) for d in (directive, highest))
+    # The same directive with the permission to claim is the answer to a question of ours; that to
+    # go through the store stands above the go, and is never taken back within an attempt.
+    new, old = (
+        (d.attempt, d.seq, d.through_store is not None, d.may_claim) for d in (directive, highest)
+    )
     if new <= old:
         why = f"attempt {directive.attempt} seq {directive.seq} was seen before"
         return Refused(why, is_old=True)

@@ -48,9 +48,10 @@ FOREIGN_KEY = "foreign"
 class AttemptFailed(Exception):
     """The attempt cannot go on in this pod."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, *, ranks: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.reason = reason
+        self.ranks = list(ranks)  # whose pods are to blame, if not this one
 
 
 class Restorer:

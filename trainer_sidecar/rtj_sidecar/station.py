@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,10 +118,23 @@ class Station:
             log.info("phase %s attempt %d", phase.value, self.attempt)
         self.reporter.set(phase=phase, problem=problem)
 
-    def fail(self, reason: Reason | str, message: str, *, retrying: bool = False) -> None:
+    def fail(
+        self,
+        reason: Reason | str,
+        message: str,
+        *,
+        retrying: bool = False,
+        ranks: Sequence[int] = (),
+    ) -> None:
         """This attempt cannot go on here."""
         log.error("failed: %s: %s", reason, message)
-        problem = Problem(reason=str(reason), message=message, since=time.time(), retrying=retrying)
+        problem = Problem(
+            reason=str(reason),
+            message=message,
+            since=time.time(),
+            retrying=retrying,
+            ranks=list(ranks),
+        )
         self.set_phase(SidecarPhase.FAILED, problem=problem)
 
     def begin_progress(self, *, back: int = 0) -> None:

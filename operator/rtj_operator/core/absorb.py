@@ -51,7 +51,15 @@ def _next_checkpoint(gang: Gang) -> CheckpointStatus:
     if saved is not None and (saved.last_saved_at or 0) > (old.last_saved_time or 0):
         update["last_saved_step"] = saved.last_saved_step
         update["last_saved_time"] = saved.last_saved_at
-    if holder is not None and not steering.is_on_its_way(gang):
+    if gang.through_store:
+        # Any rank's last words may tell what is durable; the newest are as good as the holder's.
+        words = [r for r in reports if r.checkpoint.last_durable_name is not None]
+        teller = max(words, key=lambda r: r.checkpoint.last_durable_at or 0.0, default=None)
+        if teller is not None and _is_newly_durable(old, teller.checkpoint):
+            update["last_durable_step"] = teller.checkpoint.last_durable_step
+            update["last_durable_time"] = teller.checkpoint.last_durable_at
+            update["last_durable_name"] = teller.checkpoint.last_durable_name
+    elif holder is not None and not steering.is_on_its_way(gang):
         view = holder.checkpoint
         condemned = {c.name for c in holder.candidates if c.invalid is not None}
         if view.last_durable_name not in condemned and _is_newly_durable(old, view):

@@ -22,6 +22,7 @@ from rtj_operator.core import budget, ledger, steering
 from rtj_operator.core.conditions import with_condition
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.nodes import stays_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         not_before=now + delay if delay > 0 else None,
         scheduled_at=now if not replaced else None,
         avoid_nodes=_nodes_to_avoid(gang, cause, faults),
+        through_store=stays_on(gang),
     )
     return ended.model_copy(
         update={

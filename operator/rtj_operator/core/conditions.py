@@ -19,6 +19,7 @@ from rtj_operator.core import oom, rejections, remedies
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.nodes import is_heard
 from rtj_operator.core.observed import PodView
 
 _WAITING: dict[str, Reason] = {
@@ -43,6 +44,12 @@ _REMEDIES: dict[Reason, str] = {
     Reason.UNSCHEDULABLE: "Free or add capacity, or change the template's resources, "
     "nodeSelector or tolerations",
 }
+
+
+_UNHEARD = (
+    "attempt {} goes on through the store: its pods cannot be heard, so its steps are not known "
+    "here before it ends. See the trainers' logs, and fences/ and ready/ of the run in the store"
+)
 
 
 def with_condition(
@@ -167,7 +174,7 @@ def _store_problem(gang: Gang) -> tuple[str, str] | None:
     return None
 
 
-def situation(gang: Gang) -> tuple[bool, str, str]:
+def situation(gang: Gang) -> tuple[bool | None, str, str]:
     """Condition Running: whether the gang trains, the reason, and what to do."""
     status = gang.status
     current = status.current
@@ -183,6 +190,8 @@ def situation(gang: Gang) -> tuple[bool, str, str]:
     if status.is_started:
         if is_training(gang):
             return True, Reason.TRAINING, f"attempt {gang.attempt} trains on all ranks"
+        if gang.through_store:
+            return None, Reason.REPORTS_UNREACHABLE, _UNHEARD.format(gang.attempt)
         if current.training_at is not None:
             problem = _store_problem(gang)
             if problem is not None:
@@ -208,6 +217,9 @@ def _freshness(gang: Gang) -> tuple[bool | None, str, str]:
     """Condition CheckpointFresh: whether the work done is being made durable."""
     status = gang.status
     durable_at = status.checkpoint.last_durable_time
+    zero = gang.rank_zero.pod if gang.members else None
+    if gang.through_store and (zero is None or not is_heard(gang, zero)):
+        return None, Reason.REPORTS_UNREACHABLE, "rank 0's sidecar, which would know, is not heard"
     if not status.ever_durable or durable_at is None:
         return None, Reason.NO_CHECKPOINT_YET, "no save of this run is durable yet"
     interval = max(

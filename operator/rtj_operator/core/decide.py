@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rtj_operator.core import decide_fault, decide_life, decide_owner, decide_run, decide_wish
+from rtj_operator.core import (
+    decide_fault,
+    decide_life,
+    decide_owner,
+    decide_run,
+    decide_wish,
+    storemode,
+)
 from rtj_operator.core.absorb import absorbed
 from rtj_operator.core.endings import farewells
 from rtj_operator.core.gang import Alarm, Gang, gather
@@ -34,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     decide_owner.steer,
     decide_run.undrained,
     decide_run.template_changed,
+    storemode.mode,
+    storemode.let_go,
     decide_run.choose,
     decide_run.converge,
     decide_run.refresh,

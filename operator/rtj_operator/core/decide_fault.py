@@ -8,7 +8,7 @@ from rtj_api.status import RestartKind
 
 from rtj_operator.core import attempts, budget, failures, holds, stages, starts
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.faults import Fault
+from rtj_operator.core.faults import BY_SIDECAR, Fault
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import notes_of, record
@@ -55,7 +55,8 @@ def fault(gang: Gang) -> Plan | None:
         faults = (early, *(f for f in faults if f.rank != early.rank))
     if first is None:
         return None
-    if first.reason in (holds.HOLDING if not gang.status.is_started else holds.ENDING):
+    is_before = _is_before_any_trainer(gang, first)
+    if first.reason in (holds.HOLDING if is_before else holds.ENDING):
         if first.rank == 0 and not gang.status.is_started and holds.is_answered(gang):
             return None
         return _hold(gang, first)
@@ -70,6 +71,16 @@ def fault(gang: Gang) -> Plan | None:
             )
         return _fail(gang, first)
     return _restart(gang, first, faults)
+
+
+def _is_before_any_trainer(gang: Gang, first: Fault) -> bool:
+    """Where the pods choose by themselves, a sidecar may give up after the counted start."""
+    resume = gang.status.resume
+    if not gang.status.is_started or resume is None:
+        return True
+    report = gang.members[first.rank].report
+    has_trained = report is not None and report.trainer.attempt == gang.attempt
+    return resume.through_store and first.order == BY_SIDECAR and not has_trained
 
 
 def _hold(gang: Gang, first: Fault) -> Plan:

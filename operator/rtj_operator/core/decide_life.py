@@ -11,8 +11,9 @@ from rtj_api.status import ConditionType
 from rtj_operator.core import attempts, converge, endings, holds
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.failures import all_faults, is_released
+from rtj_operator.core.failures import all_faults
 from rtj_operator.core.gang import Gang
+from rtj_operator.core.lastwords import is_released
 from rtj_operator.core.observed import JobView
 from rtj_operator.core.plan import Action, Note, Plan
 from rtj_operator.core.policy import Policy

@@ -7,7 +7,16 @@ from rtj_api.rules.resume import NoChoice
 from rtj_api.status import PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
-from rtj_operator.core import attempts, failures, holds, remedies, stages, starts, steering
+from rtj_operator.core import (
+    attempts,
+    failures,
+    holds,
+    remedies,
+    stages,
+    starts,
+    steering,
+    storemode,
+)
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
@@ -22,13 +31,8 @@ def success(gang: Gang) -> Plan | None:
     status = gang.status
     if status.is_terminal or not status.is_started:
         return None
-    if len(failures.finished_ranks(gang)) != len(gang.members):
+    if not storemode.says_complete(gang) and not _are_all_done(gang):
         return None
-    for member in gang.members:
-        if member.pod is None or member.pod.disruption is not None:
-            return None
-        if not member.has_reached(gang.attempt, SidecarPhase.DRAINED):
-            return None
     complete = attempts.next_complete(gang)
     step = status.checkpoint.last_durable_step
     note = Note(
@@ -44,6 +48,17 @@ def success(gang: Gang) -> Plan | None:
         why=note.message,
         notes=(note,),
         evidence={"attempt": gang.attempt},
+    )
+
+
+def _are_all_done(gang: Gang) -> bool:
+    if len(failures.finished_ranks(gang)) != len(gang.members):
+        return False
+    return all(
+        m.pod is not None
+        and m.pod.disruption is None
+        and m.has_reached(gang.attempt, SidecarPhase.DRAINED)
+        for m in gang.members
     )
 
 
@@ -120,7 +135,7 @@ def choose(gang: Gang) -> Plan | None:
     """All ranks are prepared: the newest save that all can load is recorded with the counted
     start, the point of no return; or why there is none, as a hold."""
     status = gang.status
-    if gang.attempt == 0 or status.is_started or status.hold is not None:
+    if gang.attempt == 0 or status.is_started or status.hold is not None or gang.through_store:
         return None
     if not all(m.has_reached(gang.attempt, SidecarPhase.PREPARED) for m in gang.members):
         return None

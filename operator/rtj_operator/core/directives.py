@@ -10,6 +10,7 @@ from __future__ import annotations
 from rtj_api import contract, wire
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType
+from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Phase, SidecarPhase
 
 from rtj_operator.core import ports
@@ -56,7 +57,7 @@ def phase_for(gang: Gang) -> Phase | None:
         return Phase.STOP
     if not status.is_started:
         return Phase.PREPARE
-    if status.resume is not None and status.resume.fast:
+    if gang.through_store or (status.resume is not None and status.resume.fast):
         return Phase.GO
     if has_gone(gang) or have_all_restored(gang):
         return Phase.GO
@@ -65,7 +66,7 @@ def phase_for(gang: Gang) -> Phase | None:
 
 def _resume_of(gang: Gang) -> wire.Resume | None:
     resume = gang.status.resume
-    if resume is None or not gang.status.is_started:
+    if resume is None or not gang.status.is_started or resume.through_store:
         return None
     return wire.Resume(
         scratch=resume.scratch,
@@ -120,6 +121,21 @@ def _replaced(gang: Gang) -> list[int]:
     return [m.rank for m in gang.members if m.made_in == gang.attempt]
 
 
+def _through_store(gang: Gang) -> wire.ThroughStore | None:
+    """What the choice in the pods needs of what is known here, frozen at the start."""
+    resume = gang.status.resume
+    if not gang.through_store or resume is None or not gang.status.is_started:
+        return None
+    status, policy = gang.status, gang.spec.on_existing_run
+    return wire.ThroughStore(
+        allow_scratch=resume.allow_scratch,
+        ever_durable=resume.ever_durable,
+        hold_existing=policy == OnExistingRun.HOLD
+        and status.starts <= 1
+        and not status.beginnings.accepted,
+    )
+
+
 def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
     """The directive that this rank's pod should carry; None where nothing is to be said."""
     pod = member.pod
@@ -129,8 +145,10 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
     current = gang.status.current
     fast = phase == Phase.GO and gang.status.resume is not None and gang.status.resume.fast
     grace = None
+    through_store = _through_store(gang) if phase == Phase.GO else None
+    stops_older = phase == Phase.PREPARE or through_store is not None
     if phase == Phase.STOP or (
-        phase == Phase.PREPARE and current is not None and current.charge == Charge.INTENT
+        stops_older and current is not None and current.charge == Charge.INTENT
     ):
         grace = gang.spec.trainer_grace_seconds
     coordinator = _coordinator(gang, member, phase)
@@ -151,9 +169,10 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         # Rank 0's sidecar alone claims; to the others it would be a new directive.
         may_claim=current.may_claim if current is not None and member.rank == 0 else False,
         claim_over=current.claim_over if current is not None and member.rank == 0 else None,
-        wanted=_wanted(gang) if phase == Phase.PREPARE and member.rank == 0 else None,
+        wanted=_wanted(gang) if stops_older and member.rank == 0 else None,
         ending="failed" if gang.status.is_true(ConditionType.FAILED) else None,
-        replaced=_replaced(gang) if phase == Phase.PREPARE else [],
+        replaced=_replaced(gang) if stops_older else [],
+        through_store=through_store,
     )
 
 

@@ -6,14 +6,12 @@ what is no fault of one rank: some done while others cannot go on. Pure.
 
 from __future__ import annotations
 
-from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.wire import TrainerState
 
 from rtj_operator.core.faults import BY_TRAINER, Fault, fault_at
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.judges import JUDGES
-from rtj_operator.core.observed import PodView
 
 
 def fault_of(gang: Gang, member: Member) -> Fault | None:
@@ -85,12 +83,6 @@ def early_exit(gang: Gang, first: Fault | None) -> Fault | None:
         exit_code=0,
         evidence={"finished": sorted(ends), "worldSize": len(gang.members)},
     )
-
-
-def is_released(pod: PodView) -> bool:
-    """The pod ended by the operator's own word."""
-    end = pod.trainer.ended if pod.trainer is not None else None
-    return pod.phase == "Succeeded" and end is not None and end.message == contract.MESSAGE_RELEASED
 
 
 def may_be_training(member: Member) -> bool:

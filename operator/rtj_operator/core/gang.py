@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from rtj_api import contract, wire
 from rtj_api.status import Status
 
+from rtj_operator.core.lastwords import last_words_of
 from rtj_operator.core.observed import JobSpec, JobView, NodeView, Observed, PodView, ReportView
 from rtj_operator.core.policy import Policy
 
@@ -77,6 +78,12 @@ class Gang:
     alarm: Alarm = field(compare=False)
 
     @property
+    def through_store(self) -> bool:
+        """Reports of this attempt cannot be had: what they would say goes through the store."""
+        current = self.status.current
+        return current is not None and current.through_store
+
+    @property
     def attempt(self) -> int:
         return self.status.attempt
 
@@ -116,6 +123,14 @@ class Gang:
         return pod.ip if pod is not None else None
 
 
+def newest_report(observed: Observed, pod: PodView) -> wire.Report | None:
+    """This pod's newest report, heard or carried by the kubelet."""
+    heard, carried = observed.report_of(pod), last_words_of(pod)
+    if heard is None or (carried is not None and carried.sequence > heard.sequence):
+        return carried
+    return heard
+
+
 def gather(observed: Observed, *, policy: Policy, alarm: Alarm, status: Status) -> Gang:
     """Sorts pods into ranks. `status` is the job's, possibly with newer reports absorbed.
 
@@ -136,7 +151,7 @@ def gather(observed: Observed, *, policy: Policy, alarm: Alarm, status: Status) 
                 made_in=made_in,
                 pod=pod,
                 view=observed.reports.get(pod.uid) if pod else None,
-                report=observed.report_of(pod) if pod else None,
+                report=newest_report(observed, pod) if pod else None,
                 node=observed.nodes.get(pod.node) if pod and pod.node else None,
             )
         )

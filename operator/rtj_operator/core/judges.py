@@ -22,6 +22,7 @@ from rtj_operator.core.faults import (
     fault_at,
 )
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.lastwords import last_words_of
 from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
 
@@ -193,14 +194,23 @@ def judge_container(gang: Gang, member: Member) -> Fault | None:
     An end with a time before this attempt is an old one that the kubelet shows late.
     """
     pod = member.pod
-    if pod is None or pod.trainer is None or pod.trainer.running or pod.is_terminal:
+    if pod is None or pod.trainer is None or pod.is_terminal:
+        return None
+    if pod.trainer.running and not (gang.through_store and gang.status.is_started):
         return None
     end = pod.trainer.ended
-    if end is None and pod.trainer.waiting_reason == "CrashLoopBackOff":
+    # Without reports nobody tells of an end that the kubelet has made good within a second.
+    if end is None and (pod.trainer.running or pod.trainer.waiting_reason == "CrashLoopBackOff"):
         end = pod.trainer.last_end
     if end is None or end.finished_at is None:
         return None
-    is_lost = gang.alarm.has_passed(end.finished_at + gang.policy.container_back_seconds)
+    patience = gang.policy.container_back_seconds
+    if gang.through_store:
+        patience = gang.policy.container_back_store_seconds
+    is_lost = not pod.trainer.running and gang.alarm.has_passed(end.finished_at + patience)
+    words = last_words_of(pod)
+    if words is not None and words.attempt < gang.attempt and not is_lost:
+        return None
     resume = gang.status.resume
     # finishedAt is cut to whole seconds: a time at or after the start is surely after it.
     began = resume.at if resume is not None and gang.status.is_started else gang.now
@@ -288,12 +298,13 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
     except ValueError:
         reason = default
     text = problem.message if problem is not None else "no reason given"
+    blamed = [r for r in (problem.ranks if problem is not None else []) if r < len(gang.members)]
     return fault_at(
-        member,
+        gang.members[blamed[0]] if blamed else member,
         reason=reason,
         at=problem.since if problem is not None else gang.now,
         order=BY_SIDECAR,
-        is_pod_lost=reason == Reason.POD_DELETED,
+        is_pod_lost=reason == Reason.POD_DELETED or bool(blamed),
         message=f"the sidecar gave attempt {gang.attempt} up: {text}",
         charge=CHARGES.get(reason, Charge.CHECKPOINT),
         evidence={"problem": reason},

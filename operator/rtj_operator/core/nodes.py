@@ -51,6 +51,14 @@ def is_heard(gang: Gang, pod: PodView) -> bool:
     return view.connected or gang.now - view.last_contact < gang.policy.contact_lost_seconds
 
 
+def stays_on(gang: Gang) -> bool:
+    """Whether the attempt that follows begins in store mode: reports are not back from everyone."""
+    if not gang.through_store:
+        return False
+    living = [m.pod for m in gang.members if m.pod is not None and not m.pod.is_terminal]
+    return not living or not all(is_heard(gang, pod) for pod in living)
+
+
 def last_step_at(gang: Gang) -> float | None:
     """The newest moment at which any rank is known to have made a step."""
     moments = [
@@ -68,6 +76,23 @@ def _lease_stale_since(gang: Gang, node: NodeView) -> float | None:
     return node.lease_renewed_at if gang.alarm.has_passed(limit) else None
 
 
+def _judge_unheard_node(gang: Gang, node: NodeView) -> NodeVerdict | None:
+    """Where reports cannot be had, their absence is no sign: Kubernetes' own word, which it gives
+    40 s after the last heartbeat, and a Lease that is still not renewed."""
+    if node.ready is True or gang.observed.stale_lease_share > gang.policy.stale_lease_share_limit:
+        return None
+    if node.lease_renewed_at is not None and _lease_stale_since(gang, node) is None:
+        return None
+    since = node.not_ready_since if node.not_ready_since is not None else gang.now
+    state = "Unknown" if node.ready is None else "False"
+    return NodeVerdict(
+        Reason.NODE_NOT_READY,
+        since,
+        f"node {node.name} is not ready (Ready={state}) and its Lease is not renewed",
+        {"node": node.name, "ready": state, "leaseRenewedAt": node.lease_renewed_at},
+    )
+
+
 def judge_node(gang: Gang, pod: PodView) -> NodeVerdict | None:
     """The verdict on the node under `pod`, or None while it may be well."""
     if pod.node is None or pod.is_terminal:
@@ -80,8 +105,6 @@ def judge_node(gang: Gang, pod: PodView) -> NodeVerdict | None:
         return NodeVerdict(
             Reason.NODE_LOST, gang.now, f"node {name} no longer exists", {"node": name}
         )
-    heard = is_heard(gang, pod)
-    too_many_stale = gang.observed.stale_lease_share > gang.policy.stale_lease_share_limit
     if any(t.startswith("node.kubernetes.io/out-of-service") for t in node.taints):
         return NodeVerdict(
             Reason.NODE_LOST,
@@ -89,6 +112,10 @@ def judge_node(gang: Gang, pod: PodView) -> NodeVerdict | None:
             f"node {name} is tainted out-of-service",
             {"node": name, "taints": list(node.taints)},
         )
+    heard = is_heard(gang, pod)
+    if gang.through_store and not heard:
+        return _judge_unheard_node(gang, node)
+    too_many_stale = gang.observed.stale_lease_share > gang.policy.stale_lease_share_limit
     if node.ready is not True and not heard and not too_many_stale:
         since = node.not_ready_since if node.not_ready_since is not None else gang.now
         state = "Unknown" if node.ready is None else "False"

@@ -21,6 +21,7 @@ class Policy:
     first_report_seconds: float = 180.0  # a running sidecar must have been heard once
     sidecar_down_seconds: float = 60.0  # the kubelet must have brought it back
     container_back_seconds: float = 5.0  # … and the trainer's container
+    container_back_store_seconds: float = 45.0  # … in store mode: the kubelet backs off itself
     placement_seconds: float = 600.0  # half a gang may wait for the other half's nodes
     avoid_seconds: float = 90.0  # a pod that keeps off lost nodes may wait so long for another
     containers_made_seconds: float = 30.0  # then a pod without any container is shown as stuck

@@ -12,7 +12,7 @@ from rtj_api.wire import Phase, SidecarPhase, TrainerState
 from rtj_operator.core.directives import desired_directive, has_accepted
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.nodes import is_heard
+from rtj_operator.core.nodes import is_heard, judge_node
 
 
 def _stage_began(gang: Gang, member: Member) -> float:
@@ -50,6 +50,8 @@ def overdue_of(gang: Gang, member: Member) -> Fault | None:
     pod, policy, alarm = member.pod, gang.policy, gang.alarm
     if pod is None or pod.is_terminal or pod.deleting_since is not None:
         return None
+    if gang.through_store:
+        return None  # the sidecars end their own waits, and say so by their containers
     if pod.sidecar is None or not pod.sidecar.running:
         return None  # blocked or starting: shown as a condition, or judged by the kubelet's word
     began = _stage_began(gang, member)
@@ -61,7 +63,12 @@ def overdue_of(gang: Gang, member: Member) -> Fault | None:
         last = view.last_contact if view is not None else None
         since = max(began, asked or began, last or began)
         is_training = report is not None and report.trainer.attempt == gang.attempt
-        if not is_training and alarm.has_passed(since + policy.first_report_seconds):
+        # With a store the gang goes on through that: see storemode.
+        if (
+            not is_training
+            and not gang.spec.has_store
+            and alarm.has_passed(since + policy.first_report_seconds)
+        ):
             return _overdue(
                 member,
                 reason=Reason.REPORTS_UNREACHABLE,
@@ -155,9 +162,13 @@ def draining_until(gang: Gang) -> float | None:
     ends = []
     for pod in gang.surplus:
         report = gang.observed.report_of(pod)
-        if pod.is_terminal or pod.deleting_since is None or report is None:
+        if pod.is_terminal or pod.deleting_since is None:
             continue
-        if report.checkpoint.pending_saves == 0 or not is_heard(gang, pod):
+        if gang.through_store and not is_heard(gang, pod):
+            # Its trainer's container lives until its sidecar has drained.
+            if pod.trainer is None or not pod.trainer.running or judge_node(gang, pod) is not None:
+                continue
+        elif report is None or report.checkpoint.pending_saves == 0 or not is_heard(gang, pod):
             continue
         end = pod.deletion_deadline
         if end is None:

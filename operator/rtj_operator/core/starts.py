@@ -50,17 +50,7 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
     now, resume, current = gang.now, chosen.resume, status.current
     if current is None:
         raise ValueError("no attempt to start")
-    charge = Charge(current.charge)
     reached = status.progress.step
-    automatic = charge in (Charge.USER, Charge.INFRASTRUCTURE, Charge.CHECKPOINT)
-    budgets = budget.next_budgets_at_start(status.budgets, charge=charge, spec=gang.spec)
-    if charge == Charge.USER:
-        failures = status.budgets.in_place_failures
-        if current.kind == RestartKind.IN_PLACE:
-            failures += 1
-        elif current.kind == RestartKind.RECREATE:
-            failures = 0
-        budgets = budgets.model_copy(update={"in_place_failures": failures})
     decision = ResumeDecision(
         attempt=status.attempt,
         scratch=resume.scratch,
@@ -88,36 +78,79 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         )
     ever_durable = status.ever_durable
     if resume.asked is not None:
-        budgets = budgets.model_copy(update={"progress_step": resume.step})
+        budgets = status.budgets.model_copy(update={"progress_step": resume.step})
+        status = status.model_copy(update={"budgets": budgets})
     if resume.scratch:
         checkpoint = checkpoint.model_copy(update={"last_durable_time": None})
         # A line that begins beside older saves has none of its own: they are no loss to it.
         ever_durable = ever_durable and resume.asked is None
-        budgets = budgets.model_copy(update={"progress_step": None})
+        budgets = status.budgets.model_copy(update={"progress_step": None})
+        status = status.model_copy(update={"budgets": budgets})
     stages = {"prepared_at": now, "restored_at": now if fast else None}
     report = gang.rank_zero.report
     written = next(
         (c.written_at for c in (report.candidates if report else []) if c.name == resume.name), None
     )
-    started = status.model_copy(
+    started = _counted(gang, status, current, decision).model_copy(
         update={
-            "starts": status.starts + 1,
-            "restarts": status.restarts + (1 if automatic else 0),
-            "failures": status.failures + (1 if charge == Charge.USER else 0),
-            "last_start_time": now,
-            "resume": decision,
-            "budgets": budgets,
             "checkpoint": checkpoint,
             "ever_durable": ever_durable,
-            "allow_scratch": False,
-            "held_since": None,
             "current": CurrentAttempt.model_validate({**current.model_dump(), **stages}),
         }
     )
     return ledger.with_loss(
         ledger.with_record(started),
         written_at=written,
-        reached=reached if automatic else None,
+        reached=reached if _is_automatic(current) else None,
+    )
+
+
+def next_start_through_store(gang: Gang, *, why: str) -> Status:
+    """The point of no return of an attempt whose save the pods choose: the fence's record names
+    it. What was durable is left as it is known."""
+    status, current = gang.status, gang.status.current
+    if current is None:
+        raise ValueError("no attempt to start")
+    decision = ResumeDecision(
+        attempt=status.attempt,
+        run=gang.spec.run_id,
+        through_store=True,
+        allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
+        ever_durable=status.ever_durable,
+        at=gang.now,
+        reason=why,
+    )
+    return ledger.with_record(_counted(gang, status, current, decision))
+
+
+def _is_automatic(current: CurrentAttempt) -> bool:
+    return Charge(current.charge) in (Charge.USER, Charge.INFRASTRUCTURE, Charge.CHECKPOINT)
+
+
+def _counted(
+    gang: Gang, status: Status, current: CurrentAttempt, decision: ResumeDecision
+) -> Status:
+    """All counters that a start moves, in the write that records it."""
+    charge = Charge(current.charge)
+    budgets = budget.next_budgets_at_start(status.budgets, charge=charge, spec=gang.spec)
+    if charge == Charge.USER:
+        failures = status.budgets.in_place_failures
+        if current.kind == RestartKind.IN_PLACE:
+            failures += 1
+        elif current.kind == RestartKind.RECREATE:
+            failures = 0
+        budgets = budgets.model_copy(update={"in_place_failures": failures})
+    return status.model_copy(
+        update={
+            "starts": status.starts + 1,
+            "restarts": status.restarts + (1 if _is_automatic(current) else 0),
+            "failures": status.failures + (1 if charge == Charge.USER else 0),
+            "last_start_time": gang.now,
+            "resume": decision,
+            "budgets": budgets,
+            "allow_scratch": False,
+            "held_since": None,
+        }
     )
 
 
@@ -128,6 +161,8 @@ def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
         return "pods are made anew"
     if current.not_before is not None:
         return "back-off"
+    if gang.through_store:
+        return "the attempt before went through the store"
     if current.charge == Charge.INTENT:
         return "asked for: the older trainer is given its grace"
     if gang.spec.shared_directory:

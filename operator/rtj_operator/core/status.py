@@ -34,7 +34,8 @@ def _next_phase(gang: Gang) -> JobPhase:
     current = status.current
     if current is None:
         return JobPhase.PENDING
-    if status.is_started and (is_training(gang) or current.training_at is not None):
+    is_let_go = status.is_started and gang.through_store
+    if is_let_go or (status.is_started and (is_training(gang) or current.training_at is not None)):
         return JobPhase.RUNNING
     if status.starts > (1 if status.is_started else 0):
         return JobPhase.RESTARTING

@@ -59,6 +59,8 @@ def wanted(gang: Gang) -> WantedBeginning | None:
 def next_beginnings(gang: Gang, current: CurrentAttempt | None) -> Beginnings:
     """A wish is done as soon as every rank holds what it asked for."""
     old, resume = gang.status.beginnings, gang.status.resume
+    if gang.through_store and current is not None and current.wanted is not None:
+        return _next_by_last_words(gang, old, asked=current.wanted.asked)
     if current is None or current.restored_at is None or not gang.status.is_started:
         return old
     if resume is None or resume.asked is None or resume.asked in old.acted:
@@ -67,6 +69,22 @@ def next_beginnings(gang: Gang, current: CurrentAttempt | None) -> Beginnings:
     return old.model_copy(
         update={
             "acted": [*old.acted, resume.asked][-_ACTED_KEPT:],
+            "wanted": None if is_done else old.wanted,
+        }
+    )
+
+
+def _next_by_last_words(gang: Gang, old: Beginnings, *, asked: str) -> Beginnings:
+    """Where the pods chose: a trainer of this attempt ran, so every rank held what was wanted."""
+    has_trained = any(
+        m.report is not None and m.report.trainer.attempt == gang.attempt for m in gang.members
+    )
+    if not has_trained or asked in old.acted:
+        return old
+    is_done = old.wanted is not None and old.wanted.asked == asked
+    return old.model_copy(
+        update={
+            "acted": [*old.acted, asked][-_ACTED_KEPT:],
             "wanted": None if is_done else old.wanted,
         }
     )

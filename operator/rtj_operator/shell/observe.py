@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rtj_operator.core.observed import JobKey, Observed, PodView, Rejection, ReportView
+from rtj_operator.core.lastwords import last_words_of
+from rtj_operator.core.observed import JobKey, JobView, Observed, PodView, Rejection, ReportView
 from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.owners import FenceOwners
@@ -88,9 +89,10 @@ class Observer:
         reports = self._reports.views(key)
         nodes = await self._nodes.views(
             (pod.node for pod in (*ours, *older) if pod.node),
-            in_doubt=any(_is_silent(reports.get(pod.uid)) for pod in ours),
+            in_doubt=_through_store(job) or any(_is_silent(reports.get(pod.uid)) for pod in ours),
         )
-        owner_lives = await self._owners.lives(reports.values(), job_uid=job.uid)
+        heard = [*reports.values(), *_last_words(ours)]
+        owner_lives = await self._owners.lives(heard, job_uid=job.uid)
         return Observed(
             now=self._clock(),
             job=job,
@@ -121,6 +123,21 @@ class Observer:
         if self._generations.get(key) != (uid, generation):
             self._generations[key] = (uid, generation)
             self._rejections.pop(key, None)
+
+
+def _last_words(pods: list[PodView]) -> list[ReportView]:
+    """Reports that the kubelet carried."""
+    said = (last_words_of(pod) for pod in pods)
+    return [
+        ReportView(report=words, received_at=None, connected=False, last_contact=None)
+        for words in said
+        if words is not None
+    ]
+
+
+def _through_store(job: JobView) -> bool:
+    """Reports cannot be had, so heartbeats are what is known of the nodes."""
+    return job.status.current is not None and job.status.current.through_store
 
 
 def _is_silent(view: ReportView | None) -> bool:

@@ -346,8 +346,9 @@ def test_reports_out_of_reach_degrade_and_restart_nothing() -> None:
     cut = with_view(seen, 1, connected=False, last_contact=seen.now, disconnected_since=seen.now)
     fresh = {n: replace(v, lease_renewed_at=seen.now + 30) for n, v in seen.nodes.items()}
     plan = decide(replace(later(cut, 31), nodes=fresh))
-    assert plan.rule == "refresh"
+    assert plan.rule == "store_mode"
     assert plan.status is not None
+    assert plan.status.attempt == 1
     degraded = next(c for c in plan.status.conditions if c.type == "Degraded")
     assert (degraded.status, degraded.reason) == ("True", Reason.REPORTS_UNREACHABLE)
     assert pod_of(cut, 1).uid
@@ -355,7 +356,7 @@ def test_reports_out_of_reach_degrade_and_restart_nothing() -> None:
 
 def test_an_operator_that_has_just_begun_gives_its_pods_time_to_be_heard() -> None:
     """A long-running job whose sidecars this process has not asked yet is no lost job."""
-    seen = later(running(), 3600)
+    seen = later(running(has_store=False), 3600)
     fresh = {n: replace(v, lease_renewed_at=seen.now) for n, v in seen.nodes.items()}
     unheard = {
         "report": None,

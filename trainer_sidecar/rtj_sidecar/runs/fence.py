@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rtj_api.reasons import Reason
 from rtj_api.rules.steering import masked
+from rtj_api.wire import Resume
 
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
@@ -199,6 +200,25 @@ def set_parent(context: Context, *, fence: int, parent: Parent) -> Done | FenceL
 
 def _place(parent: Parent) -> tuple[bool, str | None, str | None]:
     return parent.scratch, parent.run, parent.name
+
+
+def set_choice(context: Context, *, fence: int, choice: Resume) -> Done | FenceLost:
+    """Say what every rank restores; the first choice stands, so look at the answer's record."""
+
+    def change(record: FenceRecord) -> FenceRecord:
+        return record if record.choice else record.model_copy(update={"choice": choice})
+
+    return _change(context, fence, change)
+
+
+def set_go(context: Context, *, fence: int) -> Done | FenceLost:
+    """Say that every rank has restored, so that trainers may start."""
+    now = context.now()
+
+    def change(record: FenceRecord) -> FenceRecord:
+        return record if record.go_at is not None else record.model_copy(update={"go_at": now})
+
+    return _change(context, fence, change)
 
 
 def set_outcome(context: Context, *, fence: int, outcome: Outcome) -> Done | FenceLost:

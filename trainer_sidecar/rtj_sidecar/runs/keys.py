@@ -17,12 +17,14 @@ PARTS = "parts/"
 MANIFESTS = "manifests/"
 MARKS = "marks/"
 CHECKPOINTS = "checkpoints/"
+READY = "ready/"
 
 _NAME = re.compile(r"f(\d+)-n(\d+)(?:-s(\d+))?")
 _FENCE = re.compile(r"fences/(\d{8,})\.json")
 _SHIP = re.compile(r"ships/f(\d+)/(\d+)\.json")
 _PART = re.compile(r"parts/f(\d+)/(\d+)/(\d+)\.json")
 _MANIFEST = re.compile(r"manifests/f(\d+)-n(\d+)\.json")
+_READY = re.compile(r"ready/f(\d+)/(\d+)\.json")
 _MARK = re.compile(r"marks/f(\d+)-n(\d+)/(\d+)\.json")
 
 
@@ -97,6 +99,16 @@ def mark_key(save: SaveId, k: int) -> str:
 def parse_mark(key: str) -> tuple[SaveId, int] | None:
     match = _MARK.fullmatch(key)
     return (SaveId(int(match[1]), int(match[2])), int(match[3])) if match else None
+
+
+def ready_key(fence: int, rank: int) -> str:
+    return f"{READY}f{fence}/{rank}.json"
+
+
+def parse_ready(key: str) -> tuple[int, int] | None:
+    """(fence, rank)."""
+    match = _READY.fullmatch(key)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def data_key(name: str, path: str, *, rank: int | None = None) -> str:

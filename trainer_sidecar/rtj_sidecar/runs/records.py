@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
-from rtj_api.wire import Wire
+from rtj_api.wire import Resume, Wire
 
 FORMAT_VERSION = 1
 
@@ -59,7 +59,8 @@ class Outcome(StrEnum):
 
 class FenceRecord(Wire):
     """`fences/<8 digits>.json`: one attempt's right to publish. Created if absent; its owner adds
-    `parent` before the go and `outcome` at the end, each by If-Match."""
+    `parent` before the go and `outcome` at the end, each by If-Match; `choice` and `go_at` only
+    where the gang agrees through the store, see `ReadyRecord`."""
 
     version: int = FORMAT_VERSION
     fence: int
@@ -74,6 +75,8 @@ class FenceRecord(Wire):
     image: str | None = None
     command: list[str] = Field(default_factory=list)  # without what looks like a secret
     parent: Parent | None = None
+    choice: Resume | None = None  # what every rank restores
+    go_at: float | None = None  # every rank has restored: trainers may start
     outcome: Outcome | None = None
     outcome_at: float | None = None
 
@@ -81,6 +84,30 @@ class FenceRecord(Wire):
     def owner(self) -> str:
         """`<clusterUID>/<jobUID>`."""
         return f"{self.cluster_uid}/{self.job_uid}"
+
+
+class ReadyState(StrEnum):
+    STOPPED = "stopped"  # no older trainer runs, the directory was looked at
+    RESTORED = "restored"  # holds what the fence's `choice` names
+    DRAINED = "drained"  # the trainer ended with exit 0 by itself and all of it is in the store
+
+
+class ReadyRecord(Wire):
+    """`ready/f<fence>/<rank>.json`: how far a rank is with the fence's attempt, where it cannot be
+    said by HTTP. Written and overwritten by that rank's sidecar alone."""
+
+    version: int = FORMAT_VERSION
+    fence: int
+    rank: int
+    attempt: int
+    pod_uid: str = Field(alias="podUID")
+    state: ReadyState
+    pinned: list[str] = Field(default_factory=list)  # saves whole and pinned there
+    shares: list[str] = Field(default_factory=list)  # saves of which its own files are pinned there
+    url: str | None = None  # where its sidecar serves files
+    moved: int = 0  # bytes fetched for this attempt: shows that a long fetch goes on
+    step: int | None = None  # of its trainer: shows that it goes on
+    written_at: float
 
 
 class SaveFacts(Wire):

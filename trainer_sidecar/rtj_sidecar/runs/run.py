@@ -42,6 +42,7 @@ from rtj_sidecar.runs.index import write_index
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
 from rtj_sidecar.runs.outputs import put_outputs
+from rtj_sidecar.runs.ready import Agreement
 from rtj_sidecar.runs.records import (
     FenceRecord,
     FileRecord,
@@ -334,6 +335,11 @@ class Run:
         return done
 
     # --- every rank ------------------------------------------------------------------------------
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the ranks of an attempt agree on through the store, where reports do not get out."""
+        return Agreement(self._context)
 
     def read_ships(self, *, fence: int, since: int = 0) -> list[ShipRecord]:
         """The ships of a fence numbered above `since`, in order."""

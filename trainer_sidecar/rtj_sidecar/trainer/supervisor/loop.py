@@ -157,10 +157,10 @@ class Supervisor:
             self.enforce()
             self.start()
             self.refresh()
-            message = self.release_message()
-            if message is not None:
+            release = self.release()
+            if release is not None:
                 self.publish()
-                return self.leave(message)
+                return self.leave(*release)
             if self.dirty or time.monotonic() - self.written > IDLE_WRITE_SECONDS:
                 self.publish()
             select.select([self.wake_read], [], [], TICK_SECONDS)
@@ -432,30 +432,34 @@ class Supervisor:
 
     # --- the end ---
 
-    def release_message(self):
-        """The termination message with which to leave now, or None."""
+    def release(self):
+        """The termination message and the exit code with which to leave now, or None."""
         if self.running() or self.lingering:
             return None
         release = read_json(self.at("release.json")) if identity(self.at("release.json")) else None
         if release is not None:
-            return str(release.get("message") or "released")
+            return str(release.get("message") or "released"), int(release.get("code") or 0)
         beat = identity(self.at("sidecar.beat"))
         if beat != self.beat:
             self.beat = beat
             self.quiet_since = time.monotonic()
         if time.monotonic() - self.quiet_since > BEAT_TIMEOUT_SECONDS:
-            return "abandoned"
+            return "abandoned", 0
         return None
 
-    def leave(self, message):
+    def leave(self, message, code):
+        if code:
+            # It speaks of this end only: the container's next run must wait for its own.
+            with contextlib.suppress(OSError):
+                os.unlink(self.at("release.json"))
         path = os.environ.get("RTJ_TERMINATION_LOG", "/dev/termination-log")
         try:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(message)
         except OSError as error:
             sys.stderr.write("supervise: cannot write {}: {}\n".format(path, error))
-            return 1  # Without its message an exit 0 would look like success.
-        return 0
+            return code or 1  # Without its message an exit 0 would look like success.
+        return code
 
     def publish(self):
         now = time.time()

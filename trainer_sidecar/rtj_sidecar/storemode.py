@@ -1,0 +1,148 @@
+"""An attempt whose reports the operator does not hear: the gang goes on by itself.
+
+How it gets to its go is `agreeing`'s affair. How the attempt ends here reaches the operator as the
+end of the trainer's container: with the trainer's own failure code, or with 0 once the fence says
+that all ranks have drained. Must never pass an end on as another attempt's, nor one of 0 before
+everything of every rank is in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import (
+    Directive,
+    Phase,
+    Release,
+    Report,
+    SidecarPhase,
+    TrainerState,
+)
+
+from rtj_sidecar.agreeing import LOOK_SECONDS, Agreeing, Place, Step
+from rtj_sidecar.lastwords import exit_code, last_words
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.records import Outcome, ReadyState
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.storing import Storing
+
+DONE_SECONDS = 900.0  # this rank is done, and the others have not moved since
+KEY = "store-mode-end"
+
+
+def is_given_up(report: Report, directive: Directive) -> bool:
+    """The attempt failed here before it was told to go on through the store: that stays said."""
+    return (
+        directive.through_store is not None
+        and report.attempt == directive.attempt
+        and report.phase is SidecarPhase.FAILED
+    )
+
+
+class StoreMode:
+    """`storing` only on rank 0. Belongs to the event loop's thread."""
+
+    def __init__(self, station: Station, storing: Storing | None) -> None:
+        self._at = station
+        self._holds = storing is not None
+        self._agreeing = Agreeing(station, storing)
+
+    async def reach(
+        self, directive: Directive, *, prepare: Step, restore: Step
+    ) -> Directive | None:
+        """Everything that is left until trainers may start: see Agreeing."""
+        return await self._agreeing.reach(directive, prepare=prepare, restore=restore)
+
+    # --- the end ---
+
+    async def loop(self) -> None:
+        """Keeps this rank's record fresh, and passes the end of the attempt on."""
+        at = self._at
+        while True:
+            directive = at.directive
+            is_mine = (
+                directive is not None
+                and directive.through_store is not None
+                and directive.phase is Phase.GO
+                and at.journal.entry.passed_on < directive.attempt
+            )
+            if not is_mine or directive is None:
+                await asyncio.sleep(0.2)
+                continue
+            try:
+                place = self._agreeing.place
+                if place is not None and place.attempt == directive.attempt:
+                    await asyncio.to_thread(self._agreeing.write)
+                await self._look_at_end(directive)
+                at.reporter.heal(KEY)
+            except StoreProblem as problem:
+                at.reporter.degrade(KEY, problem.reason, problem.message)
+                await asyncio.sleep(2.0)
+            await asyncio.sleep(0.2)
+
+    async def _look_at_end(self, directive: Directive) -> None:
+        at, report = self._at, self._at.reporter.current
+        state = at.supervisor
+        if state is None or at.is_training or report.terminating:
+            return
+        if report.attempt != directive.attempt or at.directive != directive:
+            return
+        trainer = state.trainer
+        ended = trainer.state is TrainerState.EXITED and trainer.attempt == directive.attempt
+        if report.phase is SidecarPhase.FAILED:
+            self._pass_on(directive, code=(exit_code(trainer) if ended else 0) or 1)
+            return
+        over = (SidecarPhase.EXITED, SidecarPhase.DRAINING, SidecarPhase.DRAINED)
+        if not ended or report.settling or report.phase not in over:
+            return
+        if trainer.container_restarted:
+            return  # The container's own end has told it.
+        if code := exit_code(trainer):
+            self._pass_on(directive, code=code)
+        elif report.phase is SidecarPhase.DRAINED:
+            await self._finish(directive)
+
+    async def _finish(self, directive: Directive) -> None:
+        """This rank is done and drained: leave with 0 as soon as the fence says that all are."""
+        at, run = self._at, self._at.run
+        if run is None:
+            return
+        agreement = run.agreement
+        record = await asyncio.to_thread(agreement.fence_of, directive.attempt)
+        if record is None:
+            return
+        self._agreeing.place = Place(record.fence, directive.attempt, ReadyState.DRAINED)
+        await asyncio.to_thread(self._agreeing.write)
+        said = await asyncio.to_thread(
+            agreement.said, fence=record.fence, attempt=directive.attempt
+        )
+        all_done = len(said) == directive.world_size and all(
+            r.state is ReadyState.DRAINED for r in said.values()
+        )
+        if record.outcome == Outcome.COMPLETE:
+            self._pass_on(directive, code=0)
+        elif all_done and self._holds:
+            await asyncio.to_thread(agreement.complete, fence=record.fence)
+        elif self._agreeing.still_for(said) > DONE_SECONDS:
+            at.fail(
+                Reason.EARLY_EXIT,
+                f"exit 0, and the other ranks made no step for {DONE_SECONDS:.0f} s after it",
+            )
+        else:
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _pass_on(self, directive: Directive, *, code: int) -> None:
+        """Written before it is noted: after a crash in between, one end is told twice, and the
+        attempt in its words says that it is the same."""
+        at = self._at
+        report = at.reporter.current
+        view = report.checkpoint
+        if view.last_durable_name and view.last_durable_step is None:  # only rank 0 lists the store
+            step = keys.step_in(view.last_durable_name)
+            view = view.model_copy(update={"last_durable_step": step})
+            report = report.model_copy(update={"checkpoint": view})
+        at.link.release(Release(message=last_words(report), code=code))
+        at.journal.note(passed_on=directive.attempt)
+        log.info("attempt %d ends here, passed on with code %d", directive.attempt, code)
