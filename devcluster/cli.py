@@ -13,6 +13,7 @@ from pathlib import Path
 from devcluster import baseimage, binaries, certs, cgroups, requirements, state
 from devcluster.api import ApiError
 from devcluster.cluster import DEFAULT_GPUS, DEFAULT_NODES, Cluster, ClusterError, say_on_stderr
+from devcluster.firewall import FirewallError
 from devcluster.images import ImageError
 from devcluster.layout import MAX_NODES
 from devcluster.network import NetworkError
@@ -22,6 +23,7 @@ from devcluster.status import described
 EXPECTED = (
     ApiError,
     ClusterError,
+    FirewallError,
     ImageError,
     NetworkError,
     ProcessError,
@@ -84,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
         help="kill: power cut; cut: network lost, processes go on; heal: undo either",
     )
     node.add_argument("node", metavar="NODE", help="such as node-2")
+    wall = command("firewall", "drop packets from one address to one port on every node, or stop")
+    wall.add_argument("action", choices=("block", "clear"), help="clear: drop nothing any more")
+    wall.add_argument("--from", dest="source", metavar="ADDRESS", help="address or CIDR of senders")
+    wall.add_argument("--port", type=int, help="TCP port that they may not reach")
     logs = command("logs", "print the end of a component's log, or name the components")
     logs.add_argument("component", nargs="?", help="such as kube-apiserver or node-1.kubelet")
     logs.add_argument("-f", "--follow", action="store_true", help="go on printing")
@@ -151,6 +157,8 @@ def _run(options: argparse.Namespace) -> int:
             cluster.load(*options.archives)
         case "node":
             getattr(cluster, f"node_{options.action}")(options.node)
+        case "firewall":
+            _firewall(cluster, options)
         case "logs":
             return _logs(cluster, options)
     return 0
@@ -173,6 +181,15 @@ def _status(cluster: Cluster, *, as_json: bool) -> int:
         return 0 if status["ready"] else 1
     print(described(status))
     return 0 if status["ready"] else 1
+
+
+def _firewall(cluster: Cluster, options: argparse.Namespace) -> None:
+    if options.action == "clear":
+        cluster.firewall_clear()
+        return
+    if options.source is None or options.port is None:
+        raise FirewallError("firewall block: give --from ADDRESS and --port PORT")
+    cluster.firewall_block(source=options.source, port=options.port)
 
 
 def _logs(cluster: Cluster, options: argparse.Namespace) -> int:

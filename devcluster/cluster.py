@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from devcluster import binaries, bringup, images, leftovers, network, requirements, state
+from devcluster import binaries, bringup, firewall, images, leftovers, network, requirements, state
 from devcluster.bringup import Parts
 from devcluster.controlplane import COMPONENTS, HOST_NAME
 from devcluster.layout import STATE_ROOT, Layout, checked_name
@@ -73,6 +73,7 @@ class Cluster:
                 "kcm_args": None if kcm_args is None else tuple(kcm_args),
             }
             spec = self._settle_spec({key: v for key, v in wanted.items() if v is not None})
+            self._clear_firewall(self._parts_of(spec))
             if bringup.healthy(self._parts_of(spec)):
                 self._say(f"cluster {self.name} is up already")
                 return self
@@ -108,6 +109,28 @@ class Cluster:
         with self._node(name) as node:
             node.start_runtime(pause_archive=bringup.pause_archive(parts.layout))
             bringup.start_agents(node, parts.plane.api())
+
+    def firewall_block(self, *, source: str, port: int) -> None:
+        """Every node drops TCP packets of that address or CIDR to that port, those of open
+        connections too, until `firewall_clear` or `up`."""
+        what = firewall.Block(source, port)
+        for node in self._wired(self._parts()):
+            firewall.block(node.layout.netns, what)
+
+    def firewall_clear(self) -> None:
+        self._clear_firewall(self._parts())
+
+    def _clear_firewall(self, parts: Parts) -> None:
+        for node in self._wired(parts):
+            firewall.clear(node.layout.netns)
+
+    def _wired(self, parts: Parts) -> list[Node]:
+        """Nodes that have power, and so a network namespace."""
+        return [
+            node
+            for node in parts.nodes
+            if node.layout.netns in network.namespaces(node.layout.netns)
+        ]
 
     def load(self, *paths: Path | str) -> None:
         """Put image archives into all running nodes; what a node has already is skipped."""

@@ -63,12 +63,9 @@ def overdue_of(gang: Gang, member: Member) -> Fault | None:
         last = view.last_contact if view is not None else None
         since = max(began, asked or began, last or began)
         is_training = report is not None and report.trainer.attempt == gang.attempt
-        # With a store the gang goes on through that: see storemode.
-        if (
-            not is_training
-            and not gang.spec.has_store
-            and alarm.has_passed(since + policy.first_report_seconds)
-        ):
+        if gang.spec.has_store or is_training:
+            return None  # with a store the gang goes on through that: see storemode
+        if alarm.has_passed(since + policy.first_report_seconds):
             return _overdue(
                 member,
                 reason=Reason.REPORTS_UNREACHABLE,

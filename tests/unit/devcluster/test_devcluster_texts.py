@@ -139,6 +139,7 @@ def test_every_module_is_pinned() -> None:
         (["up", "--nodes", "two"], "'two': use 1 to 15"),
         (["up", "--gpus", "-1"], "use a whole number"),
         (["node", "stop", "node-1"], "invalid choice: 'stop'"),
+        (["firewall", "open"], "invalid choice: 'open'"),
         ([], "required: COMMAND"),
     ],
 )
@@ -165,3 +166,17 @@ def test_a_cluster_that_is_not_there_is_an_error_with_the_remedy(tmp_path, capsy
             ask()
     assert cli.main(["status", "--name", "Bad"]) == 1
     assert "--name 'Bad'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --from ADDRESS and --port PORT"),
+        (["--from", "198.18.1.300", "--port", "80"], "--from 198.18.1.300"),
+        (["--from", "198.18.1.3", "--port", "70000"], "--port 70000: use 1 to 65535"),
+    ],
+)
+def test_a_firewall_rule_without_sense_is_refused(arguments, message, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("devcluster.cluster.Cluster._parts", lambda _: None)
+    assert cli.main(["firewall", "block", *arguments]) == 1
+    assert message in capsys.readouterr().err
