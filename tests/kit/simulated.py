@@ -25,6 +25,7 @@ from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
 from kit import simulated_laws, simulated_views
 from kit.simulated_laws import LawBroken
 from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Pod, Save
+from kit.simulated_store_mode import Agreement
 
 TICK = 0.25
 
@@ -101,6 +102,8 @@ class World:
     uids: int = 0
     trainer_starts: dict[tuple[int, int, str], int] = field(default_factory=dict)
     allow_scratch: bool = False  # the test gave its consent to step 0
+    deaf: bool = False  # the operator hears no report; pods hear each other
+    agreements: dict[int, Agreement] = field(default_factory=dict)  # by attempt, in the store
     gate: Callable[[str], None] = lambda what: None
     writes: int = 0
     _parsed: tuple[dict[str, Any], Status] | None = None
@@ -352,7 +355,7 @@ class World:
 
     def _listen(self, pod: Pod) -> None:
         """The operator's poller: what it has last heard of this pod."""
-        if pod.sidecar_up and pod.ip is not None and self.is_linked(pod):
+        if pod.sidecar_up and pod.ip is not None and self.is_linked(pod) and not self.deaf:
             old = pod.last_report
             if old is None or (old.boot_id, old.sequence) != (f"b{pod.boot}", pod.sequence):
                 pod.last_report, pod.received_at = pod.report(self), self.now

@@ -24,6 +24,8 @@ def check_start(world: World, pod: Pod, directive: wire.Directive) -> None:
     world.trainer_starts[key] = world.trainer_starts.get(key, 0) + 1
     if world.trainer_starts[key] > 1:
         raise LawBroken(f"two trainers of rank {pod.rank} in attempt {directive.attempt}")
+    if pod in world.ghosts:
+        return  # A zombie is fenced off, and knows of no later save or attempt.
     name = "scratch" if resume.scratch else resume.name
     if not directive.fast:
         for other in world.pods.values():

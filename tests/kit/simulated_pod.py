@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from rtj_api import wire
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
+from kit import simulated_store_mode
+
 if TYPE_CHECKING:
     from kit.simulated import World
 
@@ -121,6 +123,10 @@ class Pod:
     avoid_nodes: tuple[str, ...] = ()
     zombie_since: float | None = None  # forced away, and its node is back
     mute: bool = False  # answers, but takes no directive up
+    through: int = 0  # the attempt that goes on through the store
+    passed_on: int = 0  # the attempt whose end its container told
+    words: str | None = None  # in the termination message of the end at `words_at`
+    words_at: float | None = None
 
     @property
     def sidecar_up(self) -> bool:
@@ -150,6 +156,7 @@ class Pod:
             return
         self._take_directive(world)
         self._advance(world)
+        simulated_store_mode.advance(self, world)
         self._upload(world)
 
     def _take_directive(self, world: World) -> None:
@@ -158,25 +165,33 @@ class Pod:
             return
         if directive.job_uid != world.job_uid or directive.pod_uid != self.uid:
             return
-        if (directive.attempt, directive.seq) <= self.journal:
+        if not simulated_store_mode.is_new(self, directive):
             return
+        was_failed = self.machine == SidecarPhase.FAILED and directive.attempt == self.journal[0]
         self.journal = (directive.attempt, directive.seq)
         self.accepted = directive
-        self.problem = None
         now = world.now
+        if was_failed and directive.through_store is not None:
+            self.through = directive.attempt
+            return
+        self.problem = None
+        if self.machine == SidecarPhase.FAILED:
+            self.machine = SidecarPhase.IDLE
         if directive.phase == Phase.PREPARE or (directive.phase == Phase.GO and directive.fast):
-            self._stop(world, code=-9)
+            self.stop(world, code=-9)
         if directive.phase == Phase.PREPARE:
             self.machine, self.due = SidecarPhase.PREPARING, now + 0.2
         elif directive.phase == Phase.RESTORE:
             self.machine, self.due = SidecarPhase.RESTORING, now + 0.4
+        elif directive.through_store is not None and directive.phase == Phase.GO:
+            simulated_store_mode.take(self, world, directive)
         elif directive.phase == Phase.GO:
             if directive.fast:
                 self._restore(world, directive)
             if self.machine != SidecarPhase.FAILED:
-                self._start(world, directive)
+                self.begin(world, directive)
         elif directive.phase == Phase.STOP:
-            self._stop(world, code=0, asked=True)
+            self.stop(world, code=0, asked=True)
             self.machine, self.due = SidecarPhase.DRAINING, now + 0.2
         elif directive.phase == Phase.RELEASE:
             self.released = True
@@ -184,7 +199,7 @@ class Pod:
             world.touch(self)
         self.change()
 
-    def _stop(self, world: World, *, code: int, asked: bool = False) -> None:
+    def stop(self, world: World, *, code: int, asked: bool = False) -> None:
         if self.trainer is not None:
             self.trainer.end(now=world.now, code=code, asked=asked)
 
@@ -254,7 +269,7 @@ class Pod:
         self.restored[directive.attempt] = resume.name
         self.machine = SidecarPhase.RESTORED
 
-    def _start(self, world: World, directive: wire.Directive) -> None:
+    def begin(self, world: World, directive: wire.Directive) -> None:
         resume = directive.resume
         assert resume is not None
         step = 0 if resume.scratch else (resume.step or 0)

@@ -73,12 +73,14 @@ def _pod_view(world: World, pod: Pod) -> PodView:
         end = ContainerEnd(
             exit_code=pod.container_exit[0],
             reason=pod.container_exit[1],
+            message=pod.words if pod.words_at == pod.container_ended_at else None,
             finished_at=pod.container_ended_at,
         )
     down = pod.container_down_until is not None
     running = pod.phase == "Running"
     if pod.released:
-        end = ContainerEnd(exit_code=0, reason="Completed", message="released")
+        message = pod.words if pod.passed_on and pod.words else "released"
+        end = ContainerEnd(exit_code=0, reason="Completed", message=message)
     pulling = pod.phase == "Pending" and not pod.image_pullable and pod.node is not None
     trainer = ContainerView(
         name="trainer",
