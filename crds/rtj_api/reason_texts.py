@@ -393,8 +393,8 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     ),
     Reason.REPORTS_UNREACHABLE: ReasonText(
         "The operator cannot reach a sidecar that Kubernetes says is running.",
-        "Allow TCP to the pods' port 9871 from the operator (NetworkPolicy, service mesh). Until then "
-        "the job goes on through the store, more slowly: docs/store-mode.md.",
+        "Allow TCP to the pods' port 9871 from the operator (NetworkPolicy, service mesh). Until "
+        "then the job goes on through the store, more slowly: docs/store-mode.md.",
     ),
     Reason.PROGRESS_FILE_UNREADABLE: ReasonText(
         "A line of the progress file is not a JSON object with a step or a loss.",

@@ -367,6 +367,7 @@ class Report(Wire):
     listed: bool | None = None  # the store answered in this attempt's prepare
     candidates: list[Candidate] = Field(default_factory=list)
     run_complete: bool = False  # the run's newest fence says it finished
+    completed_by: str | None = None  # "<clusterUID>/<jobUID>" of that fence
     holder: Holder | None = None  # the newest fence of another job, whatever came of that job
     found: Found | None = None
     acted: list[str] = Field(default_factory=list)  # `asked` of beginnings that the run has had

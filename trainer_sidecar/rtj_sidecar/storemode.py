@@ -121,6 +121,8 @@ class StoreMode:
         all_done = len(said) == directive.world_size and all(
             r.state is ReadyState.DRAINED for r in said.values()
         )
+        if at.directive != directive:
+            return  # Another attempt began meanwhile; its prepare finds the outcome.
         if record.outcome == Outcome.COMPLETE:
             self._pass_on(directive, code=0)
         elif all_done and self._holds:

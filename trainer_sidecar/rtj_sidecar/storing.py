@@ -102,7 +102,7 @@ class Storing:
             case Claimed(fence, record):
                 log.info("fence %d for attempt %d", fence, directive.attempt)
         history = await asyncio.to_thread(run.history)
-        complete = _was_complete(history, fence)
+        complete = _completed_by(history, fence)
         rolled = await asyncio.to_thread(run.roll_forward, history, fence=fence)
         for name in rolled.committed:
             log.info("rolled forward: %s is durable", name)
@@ -127,7 +127,8 @@ class Storing:
         at.reporter.set(
             fence=fence,
             fence_owner=None,
-            run_complete=complete,
+            run_complete=complete is not None,
+            completed_by=complete,
             holder=self._holder_of(others[-1]) if others else None,
             acted=has_acted[-ACTED_TOLD:],
             found=None,
@@ -377,12 +378,13 @@ class Storing:
         )
 
 
-def _was_complete(history: History, fence: int) -> bool:
-    """Whether the run had finished before this fence: attempts that never started say nothing."""
+def _completed_by(history: History, fence: int) -> str | None:
+    """The owner of the fence that finished the run before this one, None where it had not:
+    attempts that never started say nothing."""
     number = history.before(fence)
     while number is not None:
         record = history.fence(number)
         if record is not None and (record.parent is not None or record.outcome is not None):
-            return record.outcome == Outcome.COMPLETE
+            return record.owner if record.outcome == Outcome.COMPLETE else None
         number = history.before(number)
-    return False
+    return None

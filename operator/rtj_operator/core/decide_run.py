@@ -29,9 +29,13 @@ def success(gang: Gang) -> Plan | None:
     """Every rank ended by itself with exit 0, no pod was disrupted, and each sidecar says that
     all is durable: Complete. Then the pods are released."""
     status = gang.status
-    if status.is_terminal or not status.is_started:
+    if status.is_terminal or not (status.is_started or storemode.was_complete(gang)):
         return None
-    if not storemode.says_complete(gang) and not _are_all_done(gang):
+    if (
+        not storemode.was_complete(gang)
+        and not storemode.says_complete(gang)
+        and not _are_all_done(gang)
+    ):
         return None
     complete = attempts.next_complete(gang)
     step = status.checkpoint.last_durable_step

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from rtj_api.reasons import Reason
 from rtj_api.status import CurrentAttempt, Status
-from rtj_api.wire import SidecarPhase
 
 from rtj_operator.core import starts
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.lastwords import is_released, last_words_of
 from rtj_operator.core.nodes import is_heard
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
 
 LOOK_SECONDS = 2.0  # while a node's next heartbeat is awaited
+HOLDER_SECONDS = 10.0  # from one rank's word that all is done to rank 0's
 
 
 def unheard_since(gang: Gang, member: Member) -> float | None:
@@ -118,16 +119,33 @@ def let_go(gang: Gang) -> Plan | None:
     )
 
 
+def was_complete(gang: Gang) -> bool:
+    """The run's records say that this very job finished it, before anyone could tell."""
+    zero = gang.rank_zero.report if gang.members else None
+    if zero is None or zero.attempt != gang.attempt or not zero.run_complete:
+        return False
+    return zero.completed_by is not None and zero.completed_by.endswith(f"/{gang.job.uid}")
+
+
 def says_complete(gang: Gang) -> bool:
     """Some rank's container ended with 0 and the words that its gang is done: it waited until the
-    fence said that every rank's trainer had ended so and all of it was durable."""
-    return any(
-        m.pod is not None
-        and m.pod.trainer is not None
-        and m.pod.trainer.ended is not None
-        and m.pod.trainer.ended.exit_code == 0
-        and m.has_reached(gang.attempt, SidecarPhase.DRAINED)
-        and (t := m.ended_trainer(gang.attempt)) is not None
-        and t.exit_code == 0
-        for m in gang.members
-    )
+    fence said that every rank's trainer had ended so and all of it was durable. Rank 0, which
+    knows the last save's name, is given a moment to say so too."""
+    ends = {m.rank: at for m in gang.members if (at := _let_go_at(gang, m)) is not None}
+    if not ends:
+        return False
+    zero = gang.rank_zero.pod
+    is_coming = zero is not None and not zero.is_terminal and zero.deleting_since is None
+    return not is_coming or gang.alarm.has_passed(min(ends.values()) + HOLDER_SECONDS)
+
+
+def _let_go_at(gang: Gang, member: Member) -> float | None:
+    """When this rank's container ended with 0 and the word that all is done in this attempt."""
+    pod = member.pod
+    if pod is None or not is_released(pod) or pod.trainer is None or pod.trainer.ended is None:
+        return None
+    words = last_words_of(pod)
+    if words is None or words.attempt != gang.attempt:
+        return None
+    at = pod.trainer.ended.finished_at
+    return at if at is not None else gang.now

@@ -195,10 +195,33 @@ def test_one_rank_that_was_let_go_with_0_proves_that_all_are_done() -> None:
     end = ContainerEnd(exit_code=0, reason="Completed", message=said, finished_at=seen.now)
     done = with_pod(seen, 1, phase="Succeeded", trainer=ContainerView(name="trainer", ended=end))
     assert is_released(pod_of(done, 1))
-    plan = decide(done)
+    assert decide(done).rule not in ("success", "fault"), "rank 0 knows the last save's name"
+    plan = decide(alive(later(done, 11)))
     assert plan.rule == "success"
     assert plan.status is not None
     assert plan.status.is_true(ConditionType.COMPLETE)
+
+
+@pytest.mark.parametrize(("by", "is_done"), [("c/{}", True), ("c/other", False)])
+def test_a_run_that_this_very_job_finished_is_complete_whoever_could_not_tell(by, is_done) -> None:
+    """All ranks' last words were lost with their nodes; the next attempt finds the outcome."""
+    seen = alive(later(in_store_mode(), 60))
+    assert seen.job is not None
+    problem = wire.Problem(
+        reason=Reason.RUN_ALREADY_COMPLETE, message="finished already", since=seen.now
+    )
+    said = words(
+        seen,
+        0,
+        code=0,
+        phase=SidecarPhase.FAILED,
+        problem=problem,
+        run_complete=True,
+        completed_by=by.format(seen.job.uid),
+    )
+    plan = decide(with_end(seen, 0, code=1, message=said))
+    assert plan.status is not None
+    assert plan.status.is_true(ConditionType.COMPLETE) is is_done
 
 
 @pytest.mark.parametrize(
