@@ -131,6 +131,9 @@ def test_each_habit_resumes_right_or_is_stopped_with_the_right_words(
     assert "SAVED AT THE END 32" in log_of(product, space, "traps-sigterm", 0)
     assert jobs["traps_sigterm"].status()["resume"]["step"] == 32
 
+    # A file of an older save came back to the new pod with the newest one.
+    assert "BEST 5\n" in log_of(product, space, "best-and-last", 0)
+
     # `inf` and `-inf` condemned nothing.
     assert not jobs["infinities"].status()["checkpoint"].get("invalid")
 

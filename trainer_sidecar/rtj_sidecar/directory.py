@@ -21,6 +21,7 @@ from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
 from rtj_api.wire import Wire
 
+from rtj_sidecar.checkpoints.carried import carried
 from rtj_sidecar.checkpoints.foreign import (
     are_foreign,
     is_first_look,
@@ -30,6 +31,7 @@ from rtj_sidecar.checkpoints.foreign import (
 from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.ledger import (
     LedgerEntry,
+    alias_mark,
     append_ledger,
     entry_for,
     read_ledger,
@@ -51,7 +53,7 @@ from rtj_sidecar.checkpoints.pins import (
 from rtj_sidecar.checkpoints.quarantine import free_quarantine
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
 from rtj_sidecar.checkpoints.reader import Reader, stamp_of
-from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot, walk
+from rtj_sidecar.checkpoints.scan import EMPTY, entry_of, take_snapshot, walk
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FoundSave,
@@ -66,6 +68,7 @@ from rtj_sidecar.runs.records import FileRecord, SaveFacts, ShipRecord
 from rtj_sidecar.trainer.supervisor_link import write_whole
 
 SETTLE_SECONDS = 1.0
+_MARKED = 16  # files of a durable save by which it is known again under a fixed name
 HURRY_SECONDS = 0.1
 """How long a file that proves itself must rest, once saves were seen to vanish unpinned."""
 
@@ -301,7 +304,8 @@ class Directory:
         """
         companions = self._snapshot.companions
         pointers = [p for p in self._snapshot.pointers if p.names == found.root_key]
-        extra = {
+        extra: dict[str, object] = {
+            "carried": self._carried(found),
             "aliases": [entry.path for entry in found.aliases],
             "companions": [entry.path for entry in companions],
             "pointers": [
@@ -336,6 +340,42 @@ class Directory:
         self._saves[pin.id] = LocalSave(pin, record)
         return self._saves[pin.id]
 
+    def has_carried(self, told: Mapping[str, object]) -> bool:
+        """Whether the file of an older save that lay beside another is still that one."""
+        mark = self._mark_of(str(told["path"]))
+        number = (told["fence"], told["n"])
+        entries = read_ledger(self.path).entries
+        return any(mark in e.aliases and (e.fence, e.n) == number for e in entries)
+
+    def note_carried(self, told: Mapping[str, object]) -> None:
+        """A restore has brought it back: it is known again, and no news. Raises OSError."""
+        mark, fence, n, step = (
+            self._mark_of(str(told["path"])),
+            *(told[key] if isinstance(told[key], int) else None for key in ("fence", "n", "step")),
+        )
+        entry = LedgerEntry(
+            run_id=self._run_id,
+            fence=fence,
+            n=n,
+            root=str(told["path"]),
+            fingerprint="",
+            step=step,
+            time=time.time(),
+            aliases=(mark,) if mark is not None else (),
+        )
+        append_ledger(self.path, [entry])
+
+    def _mark_of(self, path: str) -> str | None:
+        try:
+            return alias_mark(entry_of(path, os.stat(self.path / path, follow_symlinks=False)))
+        except OSError:
+            return None
+
+    def _carried(self, found: FoundSave) -> list[dict[str, object]]:
+        entries = read_ledger(self.path).entries
+        durable = [e for e in entries if e.run_id == self._run_id and e.n is not None]
+        return carried(found, snapshot=self._snapshot, durable=durable, foreign=self.foreign)
+
     def _pin(self, found: FoundSave) -> Pin:
         how = how_to_pin(save=found, history=self._history)
         self.make_room(sum(e.size for e in found.all_files if how.get(e.path) is PinHow.COPY))
@@ -359,8 +399,9 @@ class Directory:
             n=record.n,
             root=pin.root_key,
             fingerprint=pin.fingerprint,
-            step=pin.step,
+            step=record.facts.step,
             time=time.time(),
+            aliases=tuple(alias_mark(file.source) for file in pin.files[:_MARKED]),
         )
         with contextlib.suppress(OSError):  # Then nothing is removed because of it.
             append_ledger(self.path, [entry])

@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import ClientError, ClientTimeout
@@ -43,6 +44,7 @@ from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 LIST_SECONDS = 15.0
 FOREIGN_KEY = "foreign"
+CARRIED_SECONDS = 5.0
 
 
 class AttemptFailed(Exception):
@@ -107,6 +109,7 @@ class Restorer:
         target = await at.on_disk(target_from_pins, at.directory, name)
         if target is None:
             target = await self._target_elsewhere(resume, name)
+        target = await self._with_carried(target)
         at.reporter.set(
             checkpoint=at.reporter.current.checkpoint.model_copy(
                 update={"restore_total_bytes": sum(file.size for file in target.files)}
@@ -127,6 +130,26 @@ class Restorer:
         )
         await at.on_disk(self._remember_restored, target)
         return done
+
+    async def _with_carried(self, target: Target) -> Target:
+        """With what lay beside it under a fixed name, where it is not here. What the store does
+        not tell in time is left out and told: the save itself is whole without it."""
+        at, run, found = self._at, self._at.run, []
+        taken = {file.path for file in target.files}
+        for told in target.facts.facts.get("carried") or ():
+            if told["path"] in taken or await at.on_disk(at.directory.has_carried, told):
+                continue
+            name = keys.save_name(keys.SaveId(told["fence"], told["n"]), told["step"])
+            files: list[FileRecord] = []
+            if run is not None:
+                with contextlib.suppress(StoreProblem, TimeoutError):
+                    asked = asyncio.to_thread(run.wanted, name)
+                    files = await asyncio.wait_for(asked, CARRIED_SECONDS)
+            here = [file for file in files if file.path == told["path"]]
+            if not here:
+                log.warning("%s of %s is not brought back: nobody tells it", told["path"], name)
+            found += here
+        return replace(target, carried=tuple(found))
 
     def _fetch(
         self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Sequence[str]
@@ -239,6 +262,10 @@ class Restorer:
                     number = keys.parse_name(target.name) if target.durable else None
                     fence, n = (number.fence, number.n) if number else (None, None)
                     at.directory.note(save, fence=fence, n=n)
+            back = {file.path for file in target.carried}
+            for told in target.facts.facts.get("carried") or ():
+                if told["path"] in back:
+                    at.directory.note_carried(told)
             found = [save for save, _ in look.judged]
             strange = [save.identity for save in found if at.directory.is_news(save)]
             at.journal.note(here_before=strange)

@@ -54,6 +54,8 @@ class Target:
     facts: SaveFacts
     files: tuple[FileRecord, ...]
     durable: bool
+    carried: tuple[FileRecord, ...] = ()
+    """Files of older saves under a fixed name (`best.pt`) that lay beside it."""
 
     def chosen(self) -> Chosen:
         told = self.facts.facts
@@ -66,7 +68,13 @@ class Target:
             step=self.facts.step,
             epoch=self.facts.epoch,
             files=tuple(file for file in wanted if file.path not in beside),
-            companions=tuple(file for file in wanted if file.path in beside),
+            companions=(
+                *(file for file in wanted if file.path in beside),
+                *(
+                    WantedFile(path=f.path, size=f.size, sha256=f.sha256, mode=f.mode)
+                    for f in self.carried
+                ),
+            ),
             pointers=tuple(
                 Pointer(p["path"], PointerKind(p["kind"]), p["value"], self.facts.root_key)
                 for p in told.get("pointers") or ()
@@ -120,7 +128,8 @@ def restore(
             incoming = incoming_dir(directory.path, restore_id)
             incoming.mkdir(parents=True, exist_ok=True)
             wanted = {file.path for file in plan.fetch}
-            fetched += fetch([file for file in target.files if file.path in wanted], incoming)
+            known = (*target.files, *target.carried)
+            fetched += fetch([file for file in known if file.path in wanted], incoming)
         else:
             missing = ", ".join(file.path for file in plan.fetch[:3])
             raise RestoreError(f"{target.name}: {missing} did not arrive whole")

@@ -656,6 +656,17 @@ def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:
     assert done == runs.Retained(("f1-n1-s10",), ()), "two settled ones are no two proved ones"
 
 
+def test_a_save_that_a_newer_one_carries_a_file_of_is_kept(ranks: Ranks) -> None:
+    zero = ranks(0)
+    fence = claimed(zero, 1, parent=SCRATCH)
+    best = {"carried": [{"path": "best.pt", "fence": fence, "n": 1, "step": 10}]}
+    for n in range(1, 5):
+        shipped(zero, fence, n, 10 * n, facts=best if n > 1 else {})
+    assert zero.run.retain(fence=fence, keep_last=1) == runs.Retained(
+        ("f1-n2-s20", "f1-n3-s30"), ()
+    )
+
+
 def test_records_that_cannot_be_read_are_told_by_name(ranks: Ranks, store: Store) -> None:
     zero = ranks(0)
     fence = claimed(zero, 1, parent=SCRATCH)

@@ -22,7 +22,7 @@ from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.lineage import lineage
 from rtj_sidecar.runs.marks import mark
-from rtj_sidecar.runs.records import MarkKind
+from rtj_sidecar.runs.records import ManifestRecord, MarkKind
 
 GRACE_S = 3600.0
 
@@ -38,20 +38,32 @@ def to_mark(history: History, *, keep_last: int, in_use: Collection[str]) -> tup
 
     Counts only saves that were verified and can be resumed from with their full state.
     """
+    in_use = set(in_use)
     parents = {record.parent.name for record in history.fences if record.parent is not None}
     kept, goes = 0, []
+    carried: set[str] = set()
     for save in lineage(history).saves:
         manifest = history.manifests.get(save)
         if manifest is None or history.condemned(save):
             continue
         if kept < max(keep_last, 1):
+            carried |= carried_by(manifest)
             kept += manifest.full_state is not False and manifest.status == Status.VERIFIED
             continue
         pinned = any(each.kind == MarkKind.PINNED for each in history.marks.get(save, ()))
-        if manifest.name in in_use or manifest.name in parents or pinned:
+        if manifest.name in in_use | parents | carried or pinned:
+            carried |= carried_by(manifest)
             continue
         goes.append(save)
     return tuple(reversed(goes))
+
+
+def carried_by(manifest: ManifestRecord) -> set[str]:
+    """Names of the older saves of which a restore of this one brings back a file."""
+    return {
+        keys.save_name(SaveId(told["fence"], told["n"]), told["step"])
+        for told in manifest.facts.get("carried") or ()
+    }
 
 
 def retain(
