@@ -48,7 +48,9 @@ def server_with(definition: dict[str, Any], *, name: str) -> Iterator[Kube]:
         kube.apply(definition)
 
         def is_established() -> bool:
-            conditions = kube.get("crd", definition["metadata"]["name"])["status"]["conditions"]
+            conditions = (
+                kube.get("crd", definition["metadata"]["name"])["status"]["conditions"] or []
+            )
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         wait_for(is_established, within=30, what="the CRD established")

@@ -57,8 +57,9 @@ def wanted(gang: Gang) -> WantedBeginning | None:
 
 
 def next_beginnings(gang: Gang, current: CurrentAttempt | None) -> Beginnings:
-    """A wish is done as soon as every rank holds what it asked for."""
-    old, resume = gang.status.beginnings, gang.status.resume
+    """A wish is done as soon as every rank holds what it asked for, or the run's records say that
+    an earlier job's attempt began so."""
+    old, resume = _known_from_records(gang), gang.status.resume
     if gang.through_store and current is not None and current.wanted is not None:
         return _next_by_last_words(gang, old, asked=current.wanted.asked)
     if current is None or current.restored_at is None or not gang.status.is_started:
@@ -88,6 +89,19 @@ def _next_by_last_words(gang: Gang, old: Beginnings, *, asked: str) -> Beginning
             "wanted": None if is_done else old.wanted,
         }
     )
+
+
+def _known_from_records(gang: Gang) -> Beginnings:
+    """With what rank 0's sidecar read of the wishes that this spec may hold: an operator that
+    comes back has no report at first, and must not take them for new."""
+    old = gang.status.beginnings
+    zero = gang.rank_zero.report if gang.members else None
+    ours = (gang.spec.resume_from, fresh_of(gang))
+    told = zero.acted if zero is not None else []
+    new = [asked for asked in ours if asked in told and asked not in old.acted]
+    if not new:
+        return old
+    return old.model_copy(update={"acted": [*old.acted, *new][-_ACTED_KEPT:]})
 
 
 def is_on_its_way(gang: Gang) -> bool:
@@ -196,7 +210,7 @@ def continued(gang: Gang, zero: Report) -> tuple[Note, ...]:
 def why_steered(gang: Gang) -> str | None:
     """A wish that the pods of this attempt have not been told of; None where there is none."""
     current, wish = gang.status.current, wanted(gang)
-    if current is None or wish is None:
+    if current is None or wish is None or gang.rank_zero.report is None:
         return None
     if current.wanted is not None and current.wanted.asked == wish.asked:
         return None

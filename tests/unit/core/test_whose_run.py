@@ -283,7 +283,12 @@ def test_a_value_acts_once_in_a_run_whatever_becomes_of_the_job_object() -> None
     value = "f7-n2-s400"
     newer = OLD.model_copy(update={"name": "f9-n9-s900", "step": 900})
     seen = prepared(spec={"resume_from": value}, candidates=[newer, OLD], acted=[value])
-    assert status_of(decide(seen)).resume.name == newer.name
+    plan = decide(seen)
+    assert status_of(plan).resume.name == newer.name
+    # An operator that comes back has heard nobody yet.
+    deaf = replace(applied(seen, plan), reports={})
+    assert decide(deaf).rule != "steer"
+    assert status_of(plan).beginnings.acted == [value]
 
 
 def test_a_start_that_failed_before_the_restore_does_not_use_the_wish_up() -> None:
