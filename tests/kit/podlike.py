@@ -151,6 +151,7 @@ class PodLike:
         may_claim: bool = False,
         wanted: Wanted | None = None,
         through_store: ThroughStore | None = None,
+        replaced: list[int] | None = None,
     ) -> None:
         directive = Directive(
             wanted=wanted,
@@ -168,6 +169,7 @@ class PodLike:
             grace_seconds=grace,
             may_claim=may_claim,
             through_store=through_store,
+            replaced=replaced or [],
         )
         place = self.root / "podinfo"
         (place / "directive.tmp").write_text(directive.dump_json())

@@ -56,6 +56,7 @@ from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 TICK_SECONDS = 0.01
 BEAT_SECONDS = 5.0
 ABANDONED_SECONDS = 1800.0
+GIVEN_UP_SECONDS = 4 * ABANDONED_SECONDS  # also with a save that no store takes: GPUs are freed
 LOG_BACK_BYTES = 65536
 WELL_SECONDS = 30.0
 
@@ -470,10 +471,10 @@ class Agent:
                     await asyncio.sleep(5)
             elif (
                 # A trainer may have run for hours without an operator that hears of it.
-                time.monotonic() - max(at.contact, idle_since) > ABANDONED_SECONDS
-                and self.shipping.is_drained()
+                (silent := time.monotonic() - max(at.contact, idle_since)) > ABANDONED_SECONDS
+                and (silent > GIVEN_UP_SECONDS or self.shipping.is_drained())
             ):
-                log.warning("no operator for %d s: abandoned", ABANDONED_SECONDS)
+                log.warning("no operator for %d s: abandoned", silent)
                 at.link.release(Release(message=contract.MESSAGE_ABANDONED))
                 await asyncio.sleep(60)
 

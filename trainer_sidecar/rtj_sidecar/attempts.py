@@ -347,7 +347,7 @@ class Attempts:
         at.settled = True
         at.set_phase(SidecarPhase.EXITED)
         if self._storing is not None and not at.may_publish:
-            self._later(self._storing.recover())
+            self._later(self._publish_again(directive))
         await self.drain()
         await self.say_ending()
 
@@ -366,6 +366,27 @@ class Attempts:
                 asyncio.to_thread(run.set_outcome, fence=fence, outcome=outcome), OUTCOME_SECONDS
             )
             log.info("the run is %s", outcome.value)
+
+    async def _publish_again(self, directive: Directive) -> None:
+        """A stop can come at any point of an attempt: what was saved needs a fence all the same."""
+        at, storing, attempt = self._at, self._storing, directive.attempt
+        if storing is None:
+            return
+        entry = at.journal.entry
+        if entry.fence_attempt == attempt:
+            await storing.recover()
+        elif at.link.told_to_go() >= attempt and at.fence is not None and entry.resume is not None:
+            # It trained, and the store had not answered yet.
+            await storing.claim_late(
+                attempt=attempt,
+                world_size=directive.world_size,
+                parent=storing.parent_for(entry.resume.name, step=entry.resume.step),
+            )
+        else:
+            # Nothing trained in it; what the attempt before left is completed under its own names.
+            if at.fence is not None:
+                await self._name_leftovers(directive)
+            await storing.claim_and_list(directive, prove=False)
 
     async def _release(self, directive: Directive) -> None:
         at = self._at

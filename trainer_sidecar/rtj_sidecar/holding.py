@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate, Phase
+from rtj_api.wire import Candidate, Directive, Phase
 
 from rtj_sidecar.messages import OpenShip, Seen, Ships
 from rtj_sidecar.naming import Group, Heard, groups, next_naming
@@ -196,7 +196,7 @@ class Holding:
         run, fence, directive = at.run, at.fence, at.directive
         if run is None or fence is None or directive is None:
             return False
-        if directive.phase not in (Phase.PREPARE, Phase.RESTORE):
+        if directive.phase is Phase.GO or at.link.told_to_go() >= at.attempt:
             self.give_up_leftovers()
         found = next_naming(
             heard=list(self._heard.values()),
@@ -293,7 +293,8 @@ class Holding:
             self.lost(answer.by)
         elif isinstance(answer, Waiting):
             waited = time.monotonic() - self._opened.get(ship.name, 0)
-            if waited > WAIT_SECONDS and self._heard:
+            # A stop ends when nothing is open any more: it cannot wait for a rank for ever.
+            if waited > WAIT_SECONDS and (self._heard or _is_stop(at.directive)):
                 if not await self._in_store(run.held, fence):
                     return  # another holds the run by now, and may still get that part
                 why = f"ranks {answer.ranks} did not send their part within {WAIT_SECONDS:.0f} s"
@@ -308,7 +309,13 @@ class Holding:
                 self._drop(ship, why)
 
     def _gone(self, ship: ShipRecord) -> list[int]:
-        """Ranks whose files of a save of an older attempt are lost: a new pod that has no pin."""
+        """Ranks whose files of a save are lost: a new pod that has no pin of a save of an older
+        attempt, and at a stop a rank that has no pod."""
+        directive = self._at.directive
+        if directive is not None and _is_stop(directive):
+            absent = set(directive.replaced) - set(self._ranks)
+            if absent & set(ship.expected):
+                return sorted(absent)
         if ship.fence == self._at.fence:
             return []
 
@@ -394,3 +401,7 @@ class Holding:
             f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer "
             "attempt, or a job that took the run over, publishes now, so this one stops",
         )
+
+
+def _is_stop(directive: Directive | None) -> bool:
+    return directive is not None and directive.phase is Phase.STOP

@@ -44,6 +44,7 @@ class Shipping:
         self._heard_at: dict[str, float] = {}  # when this rank heard of a ship it has no files of
         self._answered: set[str] = set()
         self._back_off = MIN_BACK_OFF
+        self._not_before = 0.0  # monotonic: the store has a moment's rest
         self._told: Seen | None = None
         self._told_at = 0.0
         self.cancel = threading.Event()
@@ -65,10 +66,13 @@ class Shipping:
         if not at.settled or (at.site.config.shared_directory and self._looking.is_unsettled):
             return False
         pending = [save for save in at.directory.saves if save.is_pending]
-        if self._holding is None:
+        if self._holding is not None:
+            return not pending and self._holding.is_idle()
+        if at.reporter.current.terminating:
             # Whoever holds the fence can commit it without this pod.
             return all(save.record.part_done for save in pending)
-        return not pending and self._holding.is_idle()
+        # Not before the holder says so: else the job could be over while it still commits.
+        return not pending
 
     async def match_own(self) -> None:
         """Let this rank's pins bear the names that the holder has just given."""
@@ -300,6 +304,8 @@ class Shipping:
     async def _answer_all(self) -> None:
         # Newest first: the newest save is what a fault would cost most.
         for ship in reversed(self._ships.ships):
+            if time.monotonic() < self._not_before:
+                return
             if ship.record.name not in self._answered:
                 await self._answer(ship)
 
@@ -353,7 +359,8 @@ class Shipping:
         except StoreProblem as problem:
             log.warning("upload of %s: %s", ship.name, problem.message)
             at.reporter.degrade(KEY, problem.reason, problem.message)
-            asyncio.get_running_loop().call_later(self._back_off, at.ship_now.set)
+            self._not_before = time.monotonic() + self._back_off
+            asyncio.get_running_loop().call_later(self._back_off + 0.01, at.ship_now.set)
             self._back_off = min(MAX_BACK_OFF, 2 * self._back_off)
             return
         except SourceChanged as changed:

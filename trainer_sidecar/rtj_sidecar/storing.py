@@ -43,9 +43,11 @@ class Storing:
         self.vetted.set()
         self._watching: asyncio.Task[None] | None = None
 
-    async def claim_and_list(self, directive: Directive) -> None:
+    async def claim_and_list(self, directive: Directive, *, prove: bool = True) -> None:
         """Goes on until the store has answered; `listed` is set as soon as it has, before a save
-        that nobody has pinned is fetched to be proved. Cancelled by what follows."""
+        that nobody has pinned is fetched to be proved. Cancelled by what follows.
+
+        `prove` False: nothing will be resumed in this attempt, so nothing is proved."""
         at, back_off = self._at, MIN_BACK_OFF
         self.listed.clear()
         if self._watching is not None:
@@ -56,7 +58,7 @@ class Storing:
             return
         while True:
             try:
-                if not await self._try(at.run, directive):
+                if not await self._try(at.run, directive, prove=prove):
                     return
                 at.reporter.heal(KEY)
                 self.listed.set()
@@ -69,7 +71,7 @@ class Storing:
                 await asyncio.sleep(back_off)
                 back_off = min(MAX_BACK_OFF, 2 * back_off)
 
-    async def _try(self, run: Run, directive: Directive) -> bool:
+    async def _try(self, run: Run, directive: Directive, *, prove: bool) -> bool:
         at = self._at
         answer = await asyncio.to_thread(
             run.claim,
@@ -133,6 +135,12 @@ class Storing:
             acted=has_acted[-ACTED_TOLD:],
             found=None,
         )
+        if not prove:
+            at.tell_candidates()
+            at.reporter.set(listed=True)
+            at.ship_now.set()
+            self._looking.tell()
+            return True
         if wanted is not None:
             return await self._find(run, history, wanted=wanted, fence=fence)
         self.vetted.clear()

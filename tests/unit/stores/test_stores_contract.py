@@ -348,3 +348,12 @@ def test_a_store_that_is_a_file(tmp_path: Path) -> None:
 def test_parts_grow_so_that_ten_thousand_suffice(size: int, part: int) -> None:
     assert part_size_of(size) == part * MIB
     assert size / part_size_of(size) <= 10_000
+
+
+def test_a_file_in_the_place_of_the_store_is_trouble_and_not_emptiness(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    place.write_text("in the way")
+    store = open_store(f"file://{place}")
+    for ask in (lambda: store.get("a/b"), lambda: store.head("a/b")):
+        with pytest.raises(StoreProblem):
+            ask()

@@ -300,7 +300,13 @@ class Run:
             return Committed(there)
         own = self._context.read(keys.fence_key(ship.fence), FenceRecord)
         if own is None:
-            return FenceLost(fence)
+            # Gone is not taken: an unmounted or emptied store must end no trainer.
+            raise StoreProblem(
+                Reason.RUN_DAMAGED,
+                f"{self._context.full(keys.fence_key(ship.fence))} is gone from the store: check "
+                "that it is the same bucket or volume as before, and that nobody deletes there",
+                transient=True,
+            )
         ranks = [
             found[1]
             for key in self._context.keys(f"{keys.PARTS}f{ship.fence}/{ship.n}/")

@@ -89,6 +89,7 @@ class FileStore:
                 with self._at(key).open("rb") as file:
                     return Small(file.read(), _etag(os.fstat(file.fileno())))
             except (FileNotFoundError, NotADirectoryError):
+                self._prove_there()
                 return None
 
     def list(self, prefix: str) -> Iterator[Listed]:
@@ -206,6 +207,8 @@ class FileStore:
         try:
             descriptor = os.open(self._at(key), os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
+            with self._problems(key):
+                self._prove_there()
             raise ObjectMissing(key) from error
         except OSError as error:
             raise _problem(self._root, key, error) from error
@@ -228,12 +231,17 @@ class FileStore:
             return Written(current.etag)
         return Conflict()
 
-    @staticmethod
-    def _stat(path: Path) -> os.stat_result | None:
+    def _stat(self, path: Path) -> os.stat_result | None:
         try:
             return path.stat()
         except (FileNotFoundError, NotADirectoryError):
+            self._prove_there()
             return None
+
+    def _prove_there(self) -> None:
+        """A key is absent only from a store that is there. Raises OSError."""
+        if self._root.exists() and not self._root.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self._root))
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
