@@ -292,6 +292,14 @@ class PendingTemplate(StatusModel):
     hash: str
     since: Time
     durable_step: int | None = None
+    durable_name: str | None = None
+
+
+class PendingSuspend(StatusModel):
+    """spec.suspend is true and the next save is waited for."""
+
+    since: Time
+    save: str | None = Field(None, description="The newest save when it was asked for.")
 
 
 class JobPhase(StrEnum):
@@ -329,6 +337,7 @@ class Status(StatusModel):
     ever_durable: bool = Field(False, description="A step of this run was durable once.")
     beginnings: Beginnings = Field(default_factory=Beginnings)
     pending_template: PendingTemplate | None = None
+    pending_suspend: PendingSuspend | None = None
     budgets: Budgets = Field(default_factory=Budgets)
     progress: Progress = Field(default_factory=Progress)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)

@@ -317,6 +317,31 @@ class Recovery(Api):
         ),
     )
     backoff: Backoff = Field(default_factory=Backoff, json_schema_extra=v.rules(*v.BACKOFF))
+    placement_timeout_seconds: float = Field(
+        600,
+        ge=10,
+        le=604_800,
+        description=(
+            "How long a part of the gang may hold nodes or quota while the other part does not "
+            "get to run. Then all pods are given back, so that a smaller job can run, and made "
+            "again later. A gang of which no pod has a node goes on waiting."
+        ),
+    )
+
+
+class SuspendPolicy(Api):
+    """When a running job is stopped once `suspend` is true."""
+
+    checkpoint_timeout_seconds: float = Field(
+        60,
+        ge=0,
+        le=86_400,
+        description=(
+            "While the gang trains, its next save is waited for at most so long, so that no work "
+            "is lost; 0 stops it at once. In any case what was saved is made durable before the "
+            "pods go."
+        ),
+    )
 
 
 class JobSpec(Api):
@@ -357,3 +382,4 @@ class JobSpec(Api):
         False,
         description="Stop training and free the GPUs; false goes on from the newest save.",
     )
+    suspend_policy: SuspendPolicy = Field(default_factory=SuspendPolicy)

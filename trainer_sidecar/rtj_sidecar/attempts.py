@@ -380,7 +380,7 @@ class Attempts:
             await storing.claim_late(
                 attempt=attempt,
                 world_size=directive.world_size,
-                parent=storing.parent_for(entry.resume.name, step=entry.resume.step),
+                parent=storing.parent_for(entry.resume),
             )
         else:
             # Nothing trained in it; what the attempt before left is completed under its own names.

@@ -65,6 +65,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+# What a node says against a pod that does not get to run there.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- end }}
 
 {{/* "yes" when an object of monitoring.coreos.com is to be rendered; fails where failIfMissing says so.

@@ -104,6 +104,12 @@ def _jitter(gang: Gang) -> float:
     return (value % 1000) / 1000.0
 
 
+def placement_seconds(gang: Gang) -> float:
+    """recovery.placementTimeoutSeconds, else the operator's."""
+    stated = gang.spec.placement_seconds
+    return gang.policy.placement_seconds if stated is None else stated
+
+
 def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> Status:
     """Records attempt N+1 with its cause, restart kind and back-off; its start comes later."""
     status, now = gang.status, gang.now
@@ -127,7 +133,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         if not status.is_started and cause.charge != Charge.INTENT:
             budgets = budget.next_budgets_at_try(budgets)
     if cause.reason == Reason.PLACEMENT_TIMEOUT:
-        delay += gang.policy.placement_seconds * _jitter(gang)
+        delay += placement_seconds(gang) * _jitter(gang)
     ended = ledger.with_end(status, at=now, by=cause.reason)
     current = CurrentAttempt(
         attempt=number,
@@ -156,6 +162,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "budgets": budgets,
             "hold": None,
             "pending_template": None,
+            "pending_suspend": None,
         }
     )
 
@@ -212,7 +219,7 @@ def next_hold(
         retry_at=now + retry_seconds if retry_seconds is not None else None,
         generation=gang.job.generation,
     )
-    return status.model_copy(update={"hold": hold, "held_since": since})
+    return status.model_copy(update={"hold": hold, "held_since": since, "pending_suspend": None})
 
 
 def next_failed(gang: Gang, *, reason: str, message: str, charge: Charge) -> Status:

@@ -15,36 +15,12 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase, TrainerState
 
-from rtj_operator.core import oom, rejections, remedies
+from rtj_operator.core import oom, pending, remedies
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.nodes import is_heard
-from rtj_operator.core.observed import PodView
-
-_WAITING: dict[str, Reason] = {
-    "ErrImagePull": Reason.IMAGE_NOT_PULLABLE,
-    "ImagePullBackOff": Reason.IMAGE_NOT_PULLABLE,
-    "InvalidImageName": Reason.IMAGE_NOT_PULLABLE,
-    "ErrImageNeverPull": Reason.IMAGE_NOT_PULLABLE,
-    "RegistryUnavailable": Reason.IMAGE_NOT_PULLABLE,
-    "CreateContainerConfigError": Reason.CONTAINER_CONFIG_ERROR,
-    "CreateContainerError": Reason.CONTAINER_CONFIG_ERROR,
-    "RunContainerError": Reason.CONTAINER_CONFIG_ERROR,
-}
-
-
-_REMEDIES: dict[Reason, str] = {
-    Reason.IMAGE_NOT_PULLABLE: "Check the image's name, tag and imagePullSecrets; it is tried "
-    "again by itself, and at once when spec.template changes",
-    Reason.CONTAINER_CONFIG_ERROR: "Make what is missing (Secret, ConfigMap, key, mount), or "
-    "change spec.template; it is tried again by itself",
-    Reason.CONTAINER_CRASHING: "See its log (kubectl logs POD -c CONTAINER) and correct it in "
-    "spec.template; the kubelet goes on trying",
-    Reason.UNSCHEDULABLE: "Free or add capacity, or change the template's resources, "
-    "nodeSelector or tolerations",
-}
-
+from rtj_operator.core.undurable import waited_for
 
 _UNHEARD = (
     "attempt {} goes on through the store: its pods cannot be heard, so its steps are not known "
@@ -78,78 +54,6 @@ def with_condition(
     if old is None:
         return [*found, new]
     return [new if c.type == kind else c for c in found]
-
-
-def blocked_pod(gang: Gang) -> tuple[Reason, str] | None:
-    """Why a pod cannot get to run, by the lowest rank that is stuck, with the remedy."""
-    for member in gang.members:
-        rejection = gang.observed.rejections.get(member.name)
-        if member.pod is None and rejection is not None:
-            return (
-                Reason.POD_REJECTED,
-                f"rank {member.rank}: the API server refused its pod: "
-                f"{rejections.worded(rejection.message)}. It is tried again every "
-                f"{gang.policy.create_retry_seconds:.0f} s",
-            )
-        if member.pod is None:
-            continue
-        stuck = _stuck(gang, member.pod)
-        if stuck is not None:
-            reason, text = stuck
-            return reason, f"rank {member.rank}: {text}. {_REMEDIES[reason]}"
-    return None
-
-
-def _not_made(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
-    """It has a node and no container has ever begun there: usually a volume that is not there."""
-    known = [c for c in (pod.sidecar, *pod.others, pod.trainer) if c is not None]
-    waits = pod.node is not None and pod.phase == "Pending"
-    untouched = all(
-        not c.running
-        and c.ended is None
-        and c.last_end is None
-        and c.waiting_reason in (None, "ContainerCreating", "PodInitializing")
-        for c in known
-    )
-    if not waits or not untouched:
-        return None
-    if not gang.alarm.has_passed(pod.created_at + gang.policy.containers_made_seconds):
-        return None
-    return (
-        Reason.CONTAINER_CONFIG_ERROR,
-        f"no container of pod {pod.name} was made within "
-        f"{gang.policy.containers_made_seconds:.0f} s (a volume, Secret or ConfigMap that it "
-        f"mounts is missing, or an image is still being pulled: kubectl describe pod {pod.name})",
-    )
-
-
-def _stuck(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
-    if pod.is_terminal or pod.deleting_since is not None:
-        return None
-    if pod.scheduled is False:
-        return Reason.UNSCHEDULABLE, pod.unschedulable_message or "no node fits"
-    late = _not_made(gang, pod)
-    if late is not None:
-        return late
-    for container in (pod.sidecar, *pod.others, pod.trainer):
-        if (
-            container is not None
-            and container is not pod.trainer
-            and container.waiting_reason == "CrashLoopBackOff"
-        ):
-            end = container.last_end
-            code = f", exit code {end.exit_code}" if end is not None else ""
-            why = f" ({end.reason})" if end is not None and end.reason else ""
-            return (
-                Reason.CONTAINER_CRASHING,
-                f"container {container.name} ends again and again{code}{why}",
-            )
-        if container is None or container.waiting_reason not in _WAITING:
-            continue
-        reason = _WAITING[container.waiting_reason]
-        # The kubelet's own text differs from try to try; its reason word does not.
-        return reason, f"container {container.name}: {container.waiting_reason}"
-    return None
 
 
 def is_training(gang: Gang) -> bool:
@@ -200,7 +104,7 @@ def situation(gang: Gang) -> tuple[bool | None, str, str]:
         if phase_for(gang) is not None and current.restored_at is not None:
             return False, Reason.STARTING, f"attempt {gang.attempt}: trainers are being started"
         return False, Reason.RESTORING, f"attempt {gang.attempt}: the save is being restored"
-    blocked = blocked_pod(gang)
+    blocked = pending.blocked(gang)
     if blocked is not None:
         return False, blocked[0], blocked[1]
     problem = _store_problem(gang)
@@ -327,9 +231,14 @@ def next_conditions(gang: Gang) -> list[Condition]:
     hold = status.hold
     if hold is not None and hold.reason == Reason.SUSPENDED:
         if gang.observed.pods:
-            put(ConditionType.SUSPENDED, False, Reason.SUSPENDING, "pods are being ended")
+            kept = waited_for(gang)
+            text = "pods are being ended" if kept is None else kept
+            put(ConditionType.SUSPENDED, False, Reason.SUSPENDING, text)
         else:
             put(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true; no pods")
+    elif status.pending_suspend is not None:
+        text = "spec.suspend is true: the next save is waited for, within suspendPolicy's limit"
+        put(ConditionType.SUSPENDED, False, Reason.SUSPENDING, text)
     else:
         put(ConditionType.SUSPENDED, False, Reason.NOT_SUSPENDED, "spec.suspend is false")
     degraded = [] if status.is_terminal else _degradations(gang)

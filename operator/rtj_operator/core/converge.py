@@ -6,15 +6,15 @@ Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import Phase, SidecarPhase, TrainerState
+from rtj_api.wire import Phase
 
-from rtj_operator.core import holds, stages
+from rtj_operator.core import draining, holds
 from rtj_operator.core.directives import desired_directive, phase_for
-from rtj_operator.core.failures import may_be_training
-from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.nodes import is_heard, judge_node
+from rtj_operator.core.gang import Gang
+from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
 from rtj_operator.core.plan import Action, CreatePod, DeletePod, PatchDirective
+from rtj_operator.core.undurable import has_stopped, has_undurable, needs_holder, stop_limit
 
 # A pod that is long past its deadline on a node that does not answer is gone in all but name.
 _STUCK_SECONDS = 60.0
@@ -87,7 +87,7 @@ def missing_creations(gang: Gang) -> list[Action]:
 def directive_patches(gang: Gang) -> list[Action]:
     """Directives that differ from what the pods carry."""
     actions: list[Action] = []
-    waits = phase_for(gang) == Phase.PREPARE and stages.draining_until(gang) is not None
+    waits = phase_for(gang) == Phase.PREPARE and draining.draining_until(gang) is not None
     for member in gang.members:
         if waits and member.rank == 0:
             # Claiming the fence now would refuse what the ending pod is about to publish.
@@ -106,31 +106,11 @@ def directive_patches(gang: Gang) -> list[Action]:
     return actions
 
 
-def has_undurable(gang: Gang, member: Member) -> bool:
-    """Its sidecar is heard and says that a finished save is not durable yet."""
-    return (
-        member.pod is not None
-        and member.report is not None
-        and is_heard(gang, member.pod)
-        and member.report.checkpoint.pending_saves > 0
-    )
-
-
-def _has_stopped(gang: Gang, member: Member) -> bool:
-    """Its sidecar says that it obeyed the stop, or it never had anything to stop."""
-    report = member.report
-    if report is None or report.trainer.state == TrainerState.NONE:
-        return not may_be_training(member)
-    return member.has_reached(
-        gang.attempt, SidecarPhase.DRAINED, SidecarPhase.PREPARED, SidecarPhase.FAILED
-    )
-
-
 def hold_removals(gang: Gang) -> list[Action]:
     """Pods that a hold gives up: at once when suspended and stopped, after a while otherwise.
 
-    Never one whose sidecar reports a save that is not durable; and rank 0's stays where the cause
-    lies in the store, to look at it again.
+    Never one whose sidecar reports a save that is not durable; and rank 0's stays while another
+    rank may need it, and where the cause lies in the store, to look at it again.
     """
     hold = gang.status.hold
     if hold is None or hold.reason == Reason.FINAL_CHECKPOINT_NOT_DURABLE:
@@ -139,15 +119,14 @@ def hold_removals(gang: Gang) -> list[Action]:
     held_since = gang.status.held_since if gang.status.held_since is not None else hold.since
     if not suspended and not gang.alarm.has_passed(held_since + gang.policy.hold_keep_seconds):
         return []
-    stop_limit = hold.since + gang.spec.trainer_grace_seconds + gang.policy.stopped_seconds
     actions: list[Action] = []
     for member in gang.members:
         pod = member.pod
         if pod is None or (member.rank == 0 and hold.reason in holds.KEEPS_RANK_ZERO):
             continue
-        if has_undurable(gang, member):
+        if has_undurable(gang, member) or (member.rank == 0 and needs_holder(gang)):
             continue
-        if not _has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit):
+        if not has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit(gang)):
             continue
         action = removal(gang, pod)
         if action is not None:

@@ -6,7 +6,7 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import RestartKind
 
-from rtj_operator.core import attempts, budget, failures, holds, stages, starts
+from rtj_operator.core import attempts, budget, failures, holds, placement, stages, starts
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.faults import BY_SIDECAR, Fault
 from rtj_operator.core.gang import Gang
@@ -23,7 +23,7 @@ def _all_faults(gang: Gang) -> tuple[Fault, ...]:
             if overdue is not None:
                 found[member.rank] = overdue
     if not found:
-        waiting = stages.placement_overdue(gang)
+        waiting = placement.overdue(gang)
         if waiting is not None:
             found[waiting.rank] = waiting
     return tuple(sorted(found.values(), key=lambda f: (f.at, f.order, f.rank)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType
 
-from rtj_operator.core import attempts, converge, endings, holds
+from rtj_operator.core import attempts, converge, endings, holds, suspending
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.failures import all_faults
@@ -99,11 +99,14 @@ def refused(gang: Gang) -> Plan | None:
 
 
 def suspend(gang: Gang) -> Plan | None:
-    """spec.suspend: trainers are stopped with their grace, what they saved is made durable, then
-    the pods are removed. Unset: a new attempt goes on from the newest save."""
+    """spec.suspend: after the next save, within suspendPolicy's limit, trainers are stopped with
+    their grace, what they saved is made durable, then the pods are removed. Unset: a new attempt
+    goes on from the newest save."""
     status, hold = gang.status, gang.status.hold
     is_held = hold is not None and hold.reason == Reason.SUSPENDED
     if gang.spec.suspend and not is_held:
+        if suspending.should_wait(gang):
+            return suspending.begin(gang)
         message = "spec.suspend is true; set it to false to go on from the newest save"
         held = attempts.next_hold(gang, reason=Reason.SUSPENDED, message=message)
         note = Note(type="Normal", reason=Reason.SUSPENDING, message="the job is being suspended")
@@ -126,7 +129,12 @@ def suspend(gang: Gang) -> Plan | None:
             why="spec.suspend was unset",
             notes=(note,),
         )
-    return _hold_plan(gang, rule="suspend") if is_held else None
+    if status.pending_suspend is not None:
+        free = status.model_copy(update={"pending_suspend": None})
+        return record(gang, free, rule="suspend", why="spec.suspend was unset before the next save")
+    if not is_held:
+        return None
+    return suspending.new_holder(gang) or _hold_plan(gang, rule="suspend")
 
 
 def held(gang: Gang) -> Plan | None:
@@ -183,6 +191,8 @@ def _hold_plan(gang: Gang, *, rule: str) -> Plan:
     hold = gang.status.hold
     reason = hold.reason if hold is not None else ""
     actions = converge.surplus_removals(gang) + converge.hold_removals(gang)
+    if hold is not None and hold.reason == Reason.SUSPENDED:
+        actions += suspending.holder_creation(gang)
     removed = {getattr(a, "name", None) for a in actions}
     actions += [p for p in converge.directive_patches(gang) if getattr(p, "pod", "") not in removed]
     if actions:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.resume import NoChoice
-from rtj_api.status import PendingTemplate
+from rtj_api.status import CheckpointStatus, PendingTemplate
 from rtj_api.wire import Report, SidecarPhase
 
 from rtj_operator.core import (
     attempts,
+    draining,
     failures,
     holds,
     remedies,
-    stages,
     starts,
     steering,
     storemode,
+    undurable,
 )
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
@@ -58,6 +59,8 @@ def success(gang: Gang) -> Plan | None:
 def _are_all_done(gang: Gang) -> bool:
     if len(failures.finished_ranks(gang)) != len(gang.members):
         return False
+    if undurable.open_saves(gang):
+        return False  # named by rank 0's sidecar, whose own part of it is done
     return all(
         m.pod is not None
         and m.pod.disruption is None
@@ -80,6 +83,7 @@ def undrained(gang: Gang) -> Plan | None:
     if not gang.alarm.has_passed(last + gang.policy.drain_stall_seconds):
         return None
     pending = [m for m in gang.members if not m.has_reached(gang.attempt, SidecarPhase.DRAINED)]
+    pending = pending or [gang.rank_zero]
     troubles = [p for m in pending if m.report is not None for p in holds.problems_of(m.report)]
     detail = remedies.worded(troubles[0], gang.spec) if troubles else "it is still being shipped"
     message = (
@@ -98,13 +102,21 @@ def template_changed(gang: Gang) -> Plan | None:
     if gang.attempt == 0 or status.hold is not None or gang.job.problem is not None:
         return None
     stale = [m.rank for m in gang.members if attempts.is_stale(gang, m)]
-    if not stale:
-        return None
+    if not stale and status.pending_template is not None:
+        same = status.model_copy(update={"pending_template": None})
+        return record(gang, same, rule="template_changed", why="spec.template is as it was again")
+    if not stale or len(failures.finished_ranks(gang)) == len(gang.members):
+        return None  # a gang whose trainers are done has nothing to start again
     pending, wanted = status.pending_template, gang.spec.template_hash
-    durable = status.checkpoint.last_durable_step
-    if status.is_started:
+    durable = status.checkpoint
+    if status.is_started and any(failures.may_be_training(m) for m in gang.members):
         if pending is None or pending.hash != wanted:
-            mark = PendingTemplate(hash=wanted, since=gang.now, durable_step=durable)
+            mark = PendingTemplate(
+                hash=wanted,
+                since=gang.now,
+                durable_step=durable.last_durable_step,
+                durable_name=durable.last_durable_name,
+            )
             why = "spec.template changed: applied after the next durable checkpoint"
             note = Note(type="Normal", reason=Reason.TEMPLATE_CHANGED, message=why)
             return record(
@@ -114,8 +126,7 @@ def template_changed(gang: Gang) -> Plan | None:
                 why=why,
                 notes=(note,),
             )
-        durable_at = status.checkpoint.last_durable_time
-        if durable_at is None or durable_at <= pending.since:
+        if not _is_newer(durable, pending):
             return None
     cause = Cause(
         reason=Reason.TEMPLATE_CHANGED,
@@ -135,6 +146,15 @@ def template_changed(gang: Gang) -> Plan | None:
     )
 
 
+def _is_newer(durable: CheckpointStatus, mark: PendingTemplate) -> bool:
+    """Whether a save became durable since: by name, for the pods' clocks are not ours."""
+    if durable.last_durable_name is None:
+        return False
+    if mark.durable_name is None and mark.durable_step is not None:  # of an older version
+        return durable.last_durable_step != mark.durable_step
+    return durable.last_durable_name != mark.durable_name
+
+
 def choose(gang: Gang) -> Plan | None:
     """All ranks are prepared: the newest save that all can load is recorded with the counted
     start, the point of no return; or why there is none, as a hold."""
@@ -148,7 +168,7 @@ def choose(gang: Gang) -> Plan | None:
     not_before = status.current.not_before if status.current is not None else None
     if not_before is not None and not gang.alarm.has_passed(not_before):
         return None
-    if stages.draining_until(gang) is not None:
+    if draining.draining_until(gang) is not None:
         return None
     zero = gang.rank_zero.report
     if zero is None:

@@ -113,9 +113,16 @@ def _rendezvous_port(gang: Gang, phase: Phase) -> int | None:
     return ports.rendezvous_port(gang.job.uid, attempt=gang.attempt)
 
 
-def _replaced(gang: Gang) -> list[int]:
-    """Ranks whose pods are made in this attempt while rank 0's goes on: whoever names what older
-    trainers left need not wait for them."""
+def _replaced(gang: Gang, member: Member, phase: Phase, *, stops_older: bool) -> list[int]:
+    """Ranks whose pods are made in this attempt while rank 0's goes on, and at a stop those that
+    have none: whoever names what older trainers left need not wait for them."""
+    if phase == Phase.STOP:
+        said = member.pod.directive if member.pod is not None else None
+        if said is not None and said.attempt == gang.attempt and said.phase == Phase.STOP:
+            return list(said.replaced)  # as the pods go one by one nothing new is said
+        return [m.rank for m in gang.members if m.pod is None or m.pod.is_terminal]
+    if not stops_older:
+        return []
     if gang.rank_zero.made_in == gang.attempt:
         return []
     return [m.rank for m in gang.members if m.made_in == gang.attempt]
@@ -171,7 +178,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         claim_over=current.claim_over if current is not None and member.rank == 0 else None,
         wanted=_wanted(gang) if stops_older and member.rank == 0 else None,
         ending="failed" if gang.status.is_true(ConditionType.FAILED) else None,
-        replaced=_replaced(gang) if stops_older else [],
+        replaced=_replaced(gang, member, phase, stops_older=stops_older),
         through_store=through_store,
     )
 

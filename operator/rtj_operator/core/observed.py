@@ -52,6 +52,8 @@ class JobSpec:
     on_existing_run: str = "Resume"  # checkpoint.onExistingRun
     take_over: str | None = None
     resume_from: str | None = None
+    suspend_wait_seconds: float = 0.0  # suspendPolicy: for the next save, while the gang trains
+    placement_seconds: float | None = None  # recovery.placementTimeoutSeconds
     scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch
     max_restarts: int = 10  # recovery.maxRestarts: without durable progress
     backoff_initial_seconds: float = 1.0
@@ -125,6 +127,7 @@ class PodView:
     disruption: str | None = None  # reason of condition DisruptionTarget=True
     disruption_message: str | None = None
     scheduled: bool | None = None  # condition PodScheduled
+    scheduled_since: float | None = None  # that condition's transition while it is True
     unschedulable_message: str | None = None  # its message while it is False
     unschedulable_since: float | None = None
     trainer: ContainerView | None = None  # None: no status of it yet
@@ -134,6 +137,7 @@ class PodView:
         None  # as parsed from the annotation; None: none or unreadable
     )
     template_hash: str | None = None
+    trouble: str | None = None  # what its node says against its start, from its newest event
 
     @property
     def is_terminal(self) -> bool:

@@ -12,7 +12,7 @@ from rtj_api.wire import Phase, SidecarPhase, TrainerState
 from rtj_operator.core.directives import desired_directive, has_accepted
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.nodes import is_heard, judge_node
+from rtj_operator.core.nodes import is_heard
 
 
 def _stage_began(gang: Gang, member: Member) -> float:
@@ -151,64 +151,3 @@ def _overdue_stage(gang: Gang, member: Member, *, began: float, phase: Phase) ->
             message=f"the trainer was not started within {policy.start_seconds:.0f} s of the go",
         )
     return None
-
-
-def draining_until(gang: Gang) -> float | None:
-    """While an ending older pod still ships a save, the moment at which it is not waited for any
-    more; None when nothing is awaited."""
-    ends = []
-    for pod in gang.surplus:
-        report = gang.observed.report_of(pod)
-        if pod.is_terminal or pod.deleting_since is None:
-            continue
-        if gang.through_store and not is_heard(gang, pod):
-            # Its trainer's container lives until its sidecar has drained.
-            if pod.trainer is None or not pod.trainer.running or judge_node(gang, pod) is not None:
-                continue
-        elif report is None or report.checkpoint.pending_saves == 0 or not is_heard(gang, pod):
-            continue
-        end = pod.deletion_deadline
-        if end is None:
-            end = pod.deleting_since + gang.spec.trainer_grace_seconds + gang.spec.drain_seconds
-        if not gang.alarm.has_passed(end):
-            ends.append(end)
-    return max(ends, default=None)
-
-
-def placement_overdue(gang: Gang) -> Fault | None:
-    """Half a gang holds nodes while the other half finds none: two such gangs block each other."""
-    if gang.status.is_started:
-        return None
-    waiting = [
-        m
-        for m in gang.members
-        if m.pod is not None and m.pod.node is None and m.pod.scheduled is False
-    ]
-    avoided = gang.status.current.avoid_nodes if gang.status.current is not None else []
-    if waiting and avoided:
-        since = min(m.pod.created_at for m in waiting if m.pod is not None)
-        if gang.alarm.has_passed(since + gang.policy.avoid_seconds):
-            return _overdue(
-                waiting[0],
-                reason=Reason.UNSCHEDULABLE,
-                lost=True,
-                at=since,
-                message=f"no room outside the lost nodes {', '.join(avoided)}; it is tried without "
-                "keeping off them",
-            )
-    placed = [m for m in gang.members if m.pod is not None and m.pod.node is not None]
-    if not waiting or not placed:
-        return None
-    if any(m.report is not None and m.report.checkpoint.pending_saves > 0 for m in placed):
-        return None
-    since = max(m.pod.unschedulable_since or m.pod.created_at for m in waiting if m.pod is not None)
-    if not gang.alarm.has_passed(since + gang.policy.placement_seconds):
-        return None
-    return _overdue(
-        waiting[0],
-        reason=Reason.PLACEMENT_TIMEOUT,
-        lost=True,
-        at=since,
-        message=f"no node for {len(waiting)} of {len(gang.members)} pods within "
-        f"{gang.policy.placement_seconds:.0f} s; all are released and tried again",
-    )

@@ -52,6 +52,10 @@ class Cluster(Protocol):
 
     async def get_pod(self, *, namespace: str, name: str) -> Raw | None: ...
 
+    async def list_pod_warnings(self, *, namespace: str, uid: str) -> list[Raw]:
+        """Events of type Warning about that pod."""
+        ...
+
     async def get_node(self, name: str) -> Raw | None: ...
 
     async def list_leases(self) -> list[Raw]:

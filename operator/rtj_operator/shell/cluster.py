@@ -97,6 +97,11 @@ class KubeCluster:
     async def get_pod(self, *, namespace: str, name: str) -> Raw | None:
         return await self._get_or_none(_pod_path(namespace, name), resource="pods")
 
+    async def list_pod_warnings(self, *, namespace: str, uid: str) -> list[Raw]:
+        query = {"fieldSelector": f"involvedObject.uid={uid},type=Warning"}
+        path = f"/api/v1/namespaces/{quote(namespace)}/events"
+        return await self._list(path, resource="events", query=query)
+
     async def get_node(self, name: str) -> Raw | None:
         return await self._get_or_none(f"/api/v1/nodes/{quote(name)}", resource="nodes")
 

@@ -18,6 +18,7 @@ from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.owners import FenceOwners
 from rtj_operator.shell.reports import Endpoint, Reports
+from rtj_operator.shell.troubles import Troubles
 from rtj_operator.shell.views import controller_uid, job_view, pod_view
 
 CARRY_SECONDS = 1.0
@@ -51,6 +52,7 @@ class Observer:
         clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
+        self._troubles = Troubles(cluster, clock=clock)
         self._owners = owners
         self._nodes = nodes
         self._reports = reports
@@ -96,7 +98,7 @@ class Observer:
         return Observed(
             now=self._clock(),
             job=job,
-            pods=tuple(ours),
+            pods=await self._troubles.told(ours, namespace=key.namespace),
             older_pods=tuple(older),
             nodes=nodes,
             # Read last: what came while the nodes were asked counts too.

@@ -92,6 +92,8 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         credentials_secret=spec.checkpoint.store.credentials_secret,
         shared_directory=shared,
         suspend=spec.suspend,
+        suspend_wait_seconds=spec.suspend_policy.checkpoint_timeout_seconds,
+        placement_seconds=spec.recovery.placement_timeout_seconds,
         on_existing_run=spec.checkpoint.on_existing_run,
         take_over=spec.checkpoint.take_over,
         resume_from=spec.checkpoint.resume_from,
@@ -175,6 +177,11 @@ def pod_view(raw: Raw) -> PodView | None:
         disruption=(disruption.get("reason") or "Unknown") if disruption else None,
         disruption_message=disruption.get("message") if disruption else None,
         scheduled=None if placed is None else placed["status"] == "True",
+        scheduled_since=(
+            _time(placed.get("lastTransitionTime"))
+            if placed and placed["status"] == "True"
+            else None
+        ),
         unschedulable_message=unplaced and unplaced.get("message"),
         unschedulable_since=unplaced and _time(unplaced.get("lastTransitionTime")),
         trainer=containers.get(trainer) if trainer else None,

@@ -124,6 +124,7 @@ NEEDED = [
     ("update", f"{JOBS}/finalizers"),
     *((verb, "pods") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     *((verb, "events.events.k8s.io") for verb in ("create", "patch")),
+    ("list", "events"),
 ]
 CLUSTER_WIDE = [("get", "nodes"), ("list", "nodes"), ("watch", "nodes")]
 REFUSED = [

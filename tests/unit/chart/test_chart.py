@@ -214,6 +214,7 @@ def in_namespace(where: str) -> set[tuple[str, str, str, str]]:
         | expand(where, group, "resumabletrainingjobs/finalizers", "update")
         | expand(where, "", "pods", "get list watch create patch delete")
         | expand(where, "events.k8s.io", "events", "create patch")
+        | expand(where, "", "events", "list")
     )
 
 

@@ -27,6 +27,7 @@ class FakeCluster:
         self.pods: dict[tuple[str, str], Raw] = {}
         self.nodes: dict[str, Raw] = {}
         self.leases: list[Raw] = []
+        self.warnings: dict[str, list[Raw]] = {}
         self.events: dict[str, Raw] = {}
         self.calls: list[str] = []
         self.fail: Callable[[str], None] = lambda _: None
@@ -71,6 +72,10 @@ class FakeCluster:
     async def get_pod(self, *, namespace: str, name: str) -> Raw | None:
         self._called("get_pod")
         return copy.deepcopy(self.pods.get((namespace, name)))
+
+    async def list_pod_warnings(self, *, namespace: str, uid: str) -> list[Raw]:
+        self._called("list_pod_warnings")
+        return copy.deepcopy(self.warnings.get(uid, []))
 
     async def get_node(self, name: str) -> Raw | None:
         self._called("get_node")

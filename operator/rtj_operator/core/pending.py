@@ -1,0 +1,161 @@
+"""Why a pod does not get to run, in words that say what would change it.
+
+From what the scheduler, the kubelet and the API server say of it. What they say differs between
+versions: what is not recognised is passed on as it is. Pure.
+"""
+
+from __future__ import annotations
+
+from rtj_api.reasons import Reason
+
+from rtj_operator.core import rejections
+from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.observed import PodView
+
+_WAITING: dict[str, Reason] = {
+    "ErrImagePull": Reason.IMAGE_NOT_PULLABLE,
+    "ImagePullBackOff": Reason.IMAGE_NOT_PULLABLE,
+    "InvalidImageName": Reason.IMAGE_NOT_PULLABLE,
+    "ErrImageNeverPull": Reason.IMAGE_NOT_PULLABLE,
+    "RegistryUnavailable": Reason.IMAGE_NOT_PULLABLE,
+    "CreateContainerConfigError": Reason.CONTAINER_CONFIG_ERROR,
+    "CreateContainerError": Reason.CONTAINER_CONFIG_ERROR,
+    "RunContainerError": Reason.CONTAINER_CONFIG_ERROR,
+}
+_REMEDIES: dict[Reason, str] = {
+    Reason.IMAGE_NOT_PULLABLE: "Check the image's name, tag and imagePullSecrets; it is tried "
+    "again by itself, and at once when spec.template changes",
+    Reason.CONTAINER_CONFIG_ERROR: "Make what is missing (Secret, ConfigMap, key, mount), or "
+    "change spec.template; it is tried again by itself",
+    Reason.CONTAINER_CRASHING: "See its log (kubectl logs POD -c CONTAINER) and correct it in "
+    "spec.template; the kubelet goes on trying",
+}
+# What the scheduler says (kube-scheduler, FailedScheduling) -> what to do. The first that fits.
+_SCHEDULER: tuple[tuple[str, str], ...] = (
+    (
+        "persistentvolumeclaim",
+        "Make the claim that spec.template names, or wait until it is bound (its StorageClass and "
+        "`kubectl describe pvc` say why it is not)",
+    ),
+    (
+        "volume node affinity conflict",
+        "Its volume can be used on other nodes only: free one of those, or use a volume that all "
+        "nodes reach",
+    ),
+    (
+        "/gpu",
+        "Free GPUs or add nodes with some, or lower the trainer's GPU limit or spec.replicas",
+    ),
+    ("Insufficient", "Free or add capacity, or lower the resources in spec.template"),
+    (
+        "affinity/selector",
+        "Change nodeSelector or affinity in spec.template, or label a node",
+    ),
+    (
+        "untolerated taint",
+        "Tolerate the taint in spec.template.spec.tolerations, or remove it from a node",
+    ),
+    ("unschedulable", "The nodes left are cordoned: `kubectl uncordon` one, or add nodes"),
+)
+_NO_NODE = "Free or add capacity, or change the template's resources, nodeSelector or tolerations"
+_KUBELET: tuple[tuple[str, str], ...] = (
+    ("secret", "Make the Secret, or correct its name in spec.template"),
+    ("configmap", "Make the ConfigMap, or correct its name in spec.template"),
+    ("MountVolume", "Check the volume and the server or disk behind it"),
+    ("AttachVolume", "Check the volume: another node may still have it"),
+    ("FailedMount", "Check the volume and the server or disk behind it"),
+)
+
+
+def why(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
+    """What keeps this pod from running, and the remedy; None where nothing is known against it.
+
+    Holds nothing that differs from try to try.
+    """
+    if pod.is_terminal or pod.deleting_since is not None:
+        return None
+    if pod.scheduled is False:
+        text = (pod.unschedulable_message or "no node fits").strip().rstrip(".")
+        remedy = next((r for mark, r in _SCHEDULER if mark.lower() in text.lower()), _NO_NODE)
+        return Reason.UNSCHEDULABLE, f"{text}. {remedy}"
+    found = _told_by_node(pod) or _not_made(gang, pod) or _container(pod)
+    return None if found is None else (found[0], f"{found[1]}. {_REMEDIES[found[0]]}")
+
+
+def _untouched(pod: PodView) -> bool:
+    """No container has ever begun there."""
+    known = [c for c in (pod.sidecar, *pod.others, pod.trainer) if c is not None]
+    waits = pod.node is not None and pod.phase == "Pending"
+    return waits and all(
+        not c.running
+        and c.ended is None
+        and c.last_end is None
+        and c.waiting_reason in (None, "ContainerCreating", "PodInitializing")
+        for c in known
+    )
+
+
+def _told_by_node(pod: PodView) -> tuple[Reason, str] | None:
+    if pod.trouble is None or not _untouched(pod):
+        return None
+    text = pod.trouble.strip().rstrip(".")
+    remedy = next((r for mark, r in _KUBELET if mark.lower() in text.lower()), None)
+    ask = remedy or f"`kubectl describe pod {pod.name}` lists what its node tried"
+    return Reason.CONTAINER_CONFIG_ERROR, f"node {pod.node}: {text}. {ask}"
+
+
+def _not_made(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
+    """It has a node and no container has ever begun there: usually a volume that is not there."""
+    if not _untouched(pod):
+        return None
+    if not gang.alarm.has_passed(pod.created_at + gang.policy.containers_made_seconds):
+        return None
+    return (
+        Reason.CONTAINER_CONFIG_ERROR,
+        f"no container of pod {pod.name} was made within "
+        f"{gang.policy.containers_made_seconds:.0f} s (a volume, Secret or ConfigMap that it "
+        f"mounts is missing, or an image is still being pulled: kubectl describe pod {pod.name})",
+    )
+
+
+def _container(pod: PodView) -> tuple[Reason, str] | None:
+    for container in (pod.sidecar, *pod.others, pod.trainer):
+        if container is None:
+            continue
+        if container is not pod.trainer and container.waiting_reason == "CrashLoopBackOff":
+            end = container.last_end
+            code = f", exit code {end.exit_code}" if end is not None else ""
+            said = f" ({end.reason})" if end is not None and end.reason else ""
+            text = f"container {container.name} ends again and again{code}{said}"
+            return Reason.CONTAINER_CRASHING, text
+        if container.waiting_reason in _WAITING:
+            # The kubelet's own text differs from try to try; its reason word does not.
+            word = container.waiting_reason
+            return _WAITING[word], f"container {container.name}: {word}"
+    return None
+
+
+def words(gang: Gang, member: Member) -> str | None:
+    """The same of one rank, also where the API server refuses its pod."""
+    if member.pod is None:
+        refused = gang.observed.rejections.get(member.name)
+        if refused is None:
+            return None
+        return f"the API server refused its pod: {rejections.worded(refused.message)}"
+    found = why(gang, member.pod)
+    return found[1] if found is not None else None
+
+
+def blocked(gang: Gang) -> tuple[Reason, str] | None:
+    """Why a pod cannot get to run, by the lowest rank that is stuck, with the remedy."""
+    retry = f". It is tried again every {gang.policy.create_retry_seconds:.0f} s"
+    for member in gang.members:
+        if member.pod is None:
+            text = words(gang, member)
+            if text is not None:
+                return Reason.POD_REJECTED, f"rank {member.rank}: {text}{retry}"
+            continue
+        stuck = why(gang, member.pod)
+        if stuck is not None:
+            return stuck[0], f"rank {member.rank}: {stuck[1]}"
+    return None
