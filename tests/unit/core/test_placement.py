@@ -8,7 +8,7 @@ import pytest
 from kit.scenarios import state
 from kit.simulated import Node, World
 from kit.simulated_operator import Operator
-from rtj_api.reasons import Charge, Reason
+from rtj_api.reasons import Reason
 from rtj_api.status import ConditionType, JobPhase, RestartKind, Status
 from rtj_operator.core import pending
 from rtj_operator.core.decide import decide
@@ -99,7 +99,6 @@ def test_a_pod_that_the_api_server_refuses_counts_as_waiting() -> None:
     assert plan.status is not None
     assert plan.status.attempt == 2
     assert "exceeded quota: gpus" in plan.status.current.message
-    assert plan.status.current.charge == Charge.INFRASTRUCTURE
 
 
 def why(pod: PodView) -> tuple[Reason, str] | None:
