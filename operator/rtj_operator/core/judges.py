@@ -299,7 +299,9 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
     except ValueError:
         reason = default
     text = problem.message if problem is not None else "no reason given"
-    blamed = [r for r in (problem.ranks if problem is not None else []) if r < len(gang.members)]
+    blamed = [
+        r for r in (problem.ranks if problem is not None else []) if 0 <= r < len(gang.members)
+    ]
     return fault_at(
         gang.members[blamed[0]] if blamed else member,
         reason=reason,

@@ -86,6 +86,14 @@ def directives(draw: st.DrawFn, uid: str, rank: int) -> wire.Directive:
 def pods(draw: st.DrawFn, rank: int, made_in: int) -> PodView:
     uid = f"u{rank}-{made_in}"
     since = draw(maybe_time)
+    trainer = draw(st.none() | containers)
+    if trainer is not None and trainer.last_end is not None and draw(st.booleans()):
+        said = draw(reports(uid, rank)).report
+        words = said.dump_json() if said is not None else "{"
+        ending = replace(trainer.last_end, message=words)
+        trainer = replace(
+            trainer, **draw(st.sampled_from([{"ended": ending}, {"last_end": ending}]))
+        )
     placed = draw(st.booleans())
     return PodView(
         name=contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=UID),
@@ -103,7 +111,7 @@ def pods(draw: st.DrawFn, rank: int, made_in: int) -> PodView:
         disruption=draw(st.sampled_from([None, None, "EvictionByEvictionAPI", "New"])),
         scheduled=draw(st.sampled_from([None, True, False])),
         unschedulable_since=draw(maybe_time),
-        trainer=draw(st.none() | containers),
+        trainer=trainer,
         sidecar=draw(st.none() | containers),
         directive=draw(st.none() | directives(uid, rank)),
         template_hash=draw(st.sampled_from([None, "h1", "h2"])),
@@ -124,6 +132,7 @@ problems = st.builds(
     reason=st.sampled_from([*Reason, "SomethingNew"]).map(str),
     message=st.just("told by the sidecar"),
     since=times,
+    ranks=st.lists(st.integers(-1, 3), max_size=2),
 )
 
 
@@ -159,6 +168,7 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
         listed=draw(st.sampled_from([None, True, True, False])),
         candidates=draw(st.lists(candidates, max_size=3, unique_by=lambda c: c.name)),
         run_complete=draw(st.sampled_from([False, False, False, True])),
+        completed_by=draw(st.sampled_from([None, f"cluster/{UID}", "cluster/other"])),
         pinned=draw(st.lists(names, max_size=3, unique=True)),
         progress=wire.ProgressView(
             step=draw(st.none() | st.integers(0, 99)), updated_at=draw(maybe_time)
@@ -193,6 +203,7 @@ def statuses(draw: st.DrawFn) -> Status:
         name=draw(st.none() | names),
         step=draw(st.none() | st.integers(0, 99)),
         fast=draw(st.booleans()),
+        through_store=draw(st.sampled_from([False, False, True])),
         at=draw(times),
     )
     hold = None
@@ -229,6 +240,7 @@ def statuses(draw: st.DrawFn) -> Status:
             kind=draw(st.sampled_from(list(RestartKind))),
             cause=Reason.TRAINER_FAILED,
             charge=draw(st.sampled_from(list(Charge))),
+            through_store=draw(st.sampled_from([False, False, True])),
             recorded_at=draw(times),
             not_before=draw(st.none() | st.floats(NOW - 60, NOW + 60).map(lambda t: round(t, 3))),
             restored_at=draw(maybe_time) if started else None,
@@ -405,6 +417,11 @@ def test_no_go_before_all_ranks_hold_the_same_save(observed: Observed) -> None:
         assert status.is_started
         assert status.resume is not None
         assert directive.attempt == status.attempt
+        assert status.current is not None
+        if status.current.through_store:  # the sidecars see to it
+            assert directive.through_store is not None
+            continue
+        assert directive.through_store is None
         assert directive.resume is not None
         assert directive.resume.name == status.resume.name
         if directive.fast or was_given:
