@@ -6,6 +6,7 @@ whose cgroup carries the id of the one container it was asked for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -61,5 +62,6 @@ def kill_all_processes(pod: dict[str, Any], container: str) -> list[int]:
     one of them is out of memory (memory.oom.group, which the kubelet sets)."""
     found = sorted(processes(container_id(pod, container)))
     for outer in found:
-        os.kill(outer, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(outer, signal.SIGKILL)
     return found

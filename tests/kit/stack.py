@@ -55,6 +55,16 @@ class Stack:
         there = self.kube.make_namespace(name, labels=RESTRICTED if restricted else {})
         claims = manifests.claims(name) if restricted else []
         there.apply(credentials_secret(self.s3), *claims)
+        if claims:
+            # Else the scheduler refuses the first pods, and looks again seconds later.
+            wait_for(
+                lambda: all(
+                    claim["status"]["phase"] == "Bound"
+                    for claim in there.list("persistentvolumeclaims")
+                ),
+                within=60,
+                what=f"the claims of namespace {name}",
+            )
         return there
 
     def drop_namespace(self, name: str) -> None:
