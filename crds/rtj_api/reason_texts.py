@@ -346,6 +346,10 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "epochs), so nobody can tell which is the newest. Nothing is started.",
         "Leave only the save to begin from in checkpoint.path, or none.",
     ),
+    Reason.OUTPUT_MISSING: ReasonText(
+        "The job succeeded and a path of spec.outputs holds no file.",
+        "Correct spec.outputs, or see the trainer's log why it was not written.",
+    ),
     Reason.SAVES_VANISH: ReasonText(
         "Finished saves were overwritten or deleted by the trainer before they could be pinned, so "
         "they were never shipped.",

@@ -111,6 +111,7 @@ class Reason(StrEnum):
     CHECKPOINT_FALLBACK = "CheckpointFallback"
     FOREIGN_CHECKPOINT = "ForeignCheckpoint"
     SAVES_VANISH = "SavesVanish"
+    OUTPUT_MISSING = "OutputMissing"
     CHECKPOINT_ORDER_UNKNOWN = "CheckpointOrderUnknown"
     UPLOAD_LAGGING = "UploadLagging"
     DISK_FULL = "DiskFull"

@@ -377,6 +377,17 @@ class JobSpec(Api):
     )
     sidecar: Sidecar = Field(default_factory=Sidecar)
     checkpoint: Checkpoint = Field(json_schema_extra=v.rules(*v.CHECKPOINT))
+    outputs: tuple[PathText, ...] = Field(
+        (),
+        max_length=16,
+        description=(
+            "Further absolute files or directories of the trainer that are shipped to "
+            "outputs/ in the store when the job succeeds, such as /results. Everything below "
+            "checkpoint.path that is no checkpoint is shipped without being named here. Each must "
+            "lie on a volume that the trainer mounts."
+        ),
+        json_schema_extra=v.rules(*v.OUTPUTS),
+    )
     recovery: Recovery = Field(default_factory=Recovery)
     suspend: bool = Field(
         False,

@@ -166,6 +166,16 @@ INCLUDE: Final = (
     ),
 )
 
+OUTPUTS: Final = (
+    Rule(
+        "outputs-absolute",
+        "self.all(path, path.startsWith('/') && path != '/' && "
+        "!path.substring(1).split('/').exists(part, part == '' || part == '.' || part == '..'))",
+        "outputs are absolute paths written in full, without '//', '.', '..' or a slash at their "
+        "end, such as /results",
+    ),
+)
+
 RUN_ID: Final = (
     Rule(
         "run-id",
@@ -338,6 +348,7 @@ ALL_RULES: Final = (
     *CA_BUNDLE,
     *CHECKPOINT_PATH,
     *INCLUDE,
+    *OUTPUTS,
     *RUN_ID,
     *TAKE_OVER,
     *RESUME_FROM,

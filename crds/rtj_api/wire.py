@@ -150,6 +150,7 @@ class SidecarConfig(Wire):
     shared_directory: bool = False
     pod_volume: bool = False  # the directory's volume ends with the pod: an emptyDir, an ephemeral
     pod_volume_bytes: int | None = None  # its sizeLimit
+    outputs: list[str] = Field(default_factory=list)  # absolute paths, besides the directory's own
     rendezvous_told: bool = False  # this sidecar takes the rendezvous port from its directive
     post_start: list[str] = Field(default_factory=list)  # as for SuperviseConfig
 

@@ -7,18 +7,21 @@ an output is only on its disk, and never ship a half-written file: it runs after
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import TrainerView
 
 from rtj_sidecar.checkpoints.products import products
 from rtj_sidecar.checkpoints.quiescence import Writers
+from rtj_sidecar.checkpoints.scan import walk
+from rtj_sidecar.checkpoints.types import FileEntry
 from rtj_sidecar.directory import DirectoryProblem
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
 
-KEY = "outputs"
+KEY, MISSING_KEY = "outputs", "outputs-missing"
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 
 
@@ -70,15 +73,37 @@ class Outputs:
     def _files(self) -> list[LocalFile]:
         directory = self._at.directory
         look = directory.look(writers=Writers(gone=True))
-        return [
-            LocalFile(
-                path=entry.path,
-                source=directory.path / entry.path,
-                size=entry.size,
-                mode=entry.mode,
+        entries = products(look.snapshot, foreign=directory.foreign)
+        files = {e.path: _local(directory.path, e, below="") for e in entries}
+        missing = []
+        for path in self._at.site.config.outputs:
+            named = _named(Path(path), root=directory.path)
+            files |= {file.path: file for file in named}
+            missing += [path] if not named else []
+        if missing:
+            self._at.reporter.degrade(
+                MISSING_KEY,
+                Reason.OUTPUT_MISSING,
+                f"rank {self._at.site.config.rank}: {', '.join(missing)} of spec.outputs holds no "
+                "file: nothing of it was shipped. Correct spec.outputs, or see the trainer's log",
+                retrying=False,
             )
-            for entry in products(look.snapshot, foreign=directory.foreign)
-        ]
+        return list(files.values())
+
+
+def _named(path: Path, *, root: Path) -> list[LocalFile]:
+    """The files at or below an absolute path; in the store without the leading slash, or relative
+    to the checkpoint directory where they lie in it."""
+    base = path if path.is_dir() else path.parent
+    only = None if path.is_dir() else path.name
+    below = base.relative_to(root) if base.is_relative_to(root) else base.relative_to("/")
+    entries, _, _ = walk(base, only=only) if base.is_dir() else ((), (), ())
+    return [_local(base, entry, below=below.as_posix()) for entry in entries]
+
+
+def _local(base: Path, entry: FileEntry, *, below: str) -> LocalFile:
+    path = f"{below}/{entry.path}" if below not in ("", ".") else entry.path
+    return LocalFile(path=path, source=base / entry.path, size=entry.size, mode=entry.mode)
 
 
 def has_succeeded(trainer: TrainerView) -> bool:

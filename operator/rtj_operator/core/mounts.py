@@ -142,6 +142,26 @@ def _shared(
     return any(kind in volume for kind in SHARED_SOURCES)
 
 
+def output_mounts(spec: Mapping[str, Any], *, outputs: Iterable[str]) -> tuple[Manifest, ...]:
+    """The trainer's mounts that hold what is to be shipped at success, read-only."""
+    index = trainer_index(spec)
+    found: list[Manifest] = []
+    for number, path in enumerate(outputs):
+        mount = mount_at(spec["containers"][index].get("volumeMounts") or [], path=path)
+        if mount is None:
+            refuse(
+                Reason.INVALID_SPEC,
+                f"spec.outputs[{number}] {path} lies on no volumeMount of spec.template.spec."
+                f"containers[{index}]: it would end with the container. Mount a volume there (an "
+                "emptyDir will do), or let the trainer write it below spec.checkpoint.path.",
+            )
+        volume_named(spec, str(mount.get("name")))
+        read = {**mount, "readOnly": True}
+        if read not in found:
+            found.append(read)
+    return tuple(found)
+
+
 def store_mount(spec: Mapping[str, Any], *, url: str) -> Manifest | None:
     """The trainer's mount that holds a file:// store; None for a store reached by network."""
     if not url.startswith("file://"):

@@ -98,6 +98,7 @@ def template_hash(spec: JobSpec) -> str:
         "framework": wrote.get("framework"),
         "procsPerReplica": wrote.get("procsPerReplica"),
         "checkpoint": checkpoint,
+        **({"outputs": wrote["outputs"]} if wrote.get("outputs") else {}),
     }
     text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -144,6 +145,7 @@ class _Parts:
     trainer: int  # index of the container
     checkpoint: mounts.CheckpointMount | None
     store_mount: Manifest | None  # of a file:// store
+    output_mounts: tuple[Manifest, ...]
     procs: int
 
 
@@ -158,6 +160,10 @@ def _parts(spec: JobSpec, *, owner: Owner, made_in: int) -> _Parts:
         trainer=index,
         checkpoint=checkpoint,
         store_mount=mounts.store_mount(pod, url=spec.checkpoint.store.url),
+        output_mounts=mounts.output_mounts(
+            pod,
+            outputs=[p for p in spec.outputs if not tpl.is_within(p, spec.checkpoint.path)],
+        ),
         procs=spec.procs_per_replica or tpl.gpu_limit(pod["containers"][index]),
     )
 
@@ -241,6 +247,7 @@ def _config(
         shared_directory=parts.checkpoint is not None and parts.checkpoint.shared,
         pod_volume=parts.checkpoint is None or parts.checkpoint.ends_with_pod,
         pod_volume_bytes=parts.checkpoint.limit_bytes if parts.checkpoint else None,
+        outputs=list(spec.outputs),
         rendezvous_told=is_on_host(spec),
         post_start=post_start(parts.pod["containers"][parts.trainer]),
     )
@@ -261,6 +268,8 @@ def _pod_spec(
     )
     if parts.store_mount and parts.store_mount not in checkpoint_mounts:
         checkpoint_mounts.append(dict(parts.store_mount))
+    places = {mount["mountPath"] for mount in checkpoint_mounts}
+    checkpoint_mounts += [m for m in parts.output_mounts if m["mountPath"] not in places]
     sidecar = desired_sidecar(
         spec,
         pod=parts.pod,

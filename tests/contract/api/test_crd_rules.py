@@ -143,6 +143,11 @@ CASES = {
         takes=[checkpoint(include=["model_*.npz", "a..b/*"])],
         refuses=[checkpoint(include=["/checkpoints/*.npz"]), checkpoint(include=["../*.npz"])],
     ),
+    "outputs-absolute": Case(
+        "absolute paths written in full",
+        takes=[job(outputs=["/results", "/a/b.txt"]), job(outputs=[])],
+        refuses=[job(outputs=["results"]), job(outputs=["/"]), job(outputs=["/a/../b"])],
+    ),
     "run-id": Case(
         "each beginning with a letter or digit, such as team-a/gpt-7b",
         takes=[checkpoint(runID="team-a/gpt-7b"), checkpoint(runID="2026.1_x")],

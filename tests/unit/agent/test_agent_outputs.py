@@ -22,7 +22,15 @@ def command(path: Path) -> list[str]:
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[PodLike]:
-    made = make_pod(tmp_path, store=tmp_path / "store", command=command)
+    results = tmp_path / "results"
+    (results / "plots").mkdir(parents=True)
+    (results / "plots" / "loss.svg").write_text("<svg/>")
+    made = make_pod(
+        tmp_path,
+        store=tmp_path / "store",
+        command=command,
+        outputs=[str(results), str(tmp_path / "none")],
+    )
     yield made.start()
     made.end()
 
@@ -48,9 +56,15 @@ def test_drained_means_that_the_outputs_are_there(pod: PodLike, tmp_path: Path) 
     assert report.trainer.exit_code == 0
     assert Reason.NO_CHECKPOINT_YET not in {p.reason for p in report.degraded}
     (outputs / "f1").unlink()
-    pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
+    report = pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
+    assert [p.message for p in report.degraded if p.reason == Reason.OUTPUT_MISSING] == [
+        f"rank 0: {tmp_path / 'none'} of spec.outputs holds no file: nothing of it was shipped. "
+        "Correct spec.outputs, or see the trainer's log"
+    ]
+    plot = f"{tmp_path.as_posix().lstrip('/')}/results/plots/loss.svg"
     found = {p.relative_to(outputs / "f1").as_posix() for p in outputs.rglob("*") if p.is_file()}
-    assert found == {"model.safetensors", "config.json", "report/curve.csv", ".rtj/0.json"}
+    own = {"model.safetensors", "config.json", "report/curve.csv"}
+    assert found == {*own, plot, ".rtj/0.json"}
     # A sidecar that comes after ships nothing again.
     (outputs / "f1/config.json").unlink()
     pod.kill_agent()
