@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from rtj_api.wire import Candidate
 from rtj_sidecar.agent import union_gate
@@ -21,7 +21,7 @@ from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.lineage import candidate, lineage
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store
-from rtj_sidecar.stores.open import open_store
+from rtj_sidecar.stores.open import keeps_run, kept_in, open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def of_store(
     region: str | None = None,
 ) -> list[Row]:
     """Every save of one run, or of all runs, newest first. Raises StoreProblem, LookupError."""
-    store = open_store(url, endpoint=endpoint, region=region)
+    store = _store_at(url, endpoint=endpoint, region=region)
     if run_id is None and (there := store.get(keys.RUN)) is not None:
         # The URL of a run, not of the store that holds it.
         base, run_id = _split(url.rstrip("/"), there.data)
@@ -130,6 +130,15 @@ def _split(url: str, run: bytes) -> tuple[str, str]:
         return url.removesuffix(f"/{told}"), told
     base, _, last = url.rpartition("/")
     return base, last
+
+
+def _store_at(url: str, *, endpoint: str | None, region: str | None) -> Store:
+    """The store at that URL; of a checkpoint directory that keeps its run itself, that."""
+    parts = urlsplit(url)
+    directory = Path(unquote(parts.path))
+    if parts.scheme == "file" and keeps_run(directory):
+        return kept_in(directory)
+    return open_store(url, endpoint=endpoint, region=region)
 
 
 def _of_run(store: Store, run_id: str, *, deep: bool) -> list[Row]:

@@ -90,6 +90,8 @@ FILE_PROGRESS = "progress.jsonl"  # below MOUNT_RUN/run
 
 # --- below the checkpoint directory --------------------------------------------------------------
 HIDDEN_DIR = ".rtj"
+FILE_FENCE = "fence"  # below HIDDEN_DIR: wire.DirectoryOwner
+DIRECTORY_STORE = "store"  # below HIDDEN_DIR: the run of a job that has no other store
 
 # --- HTTP of the sidecar, on PORT_STATUS ----------------------------------------------------------
 # Long-poll: ?since=V&wait=SECONDS -> wire.Report; &quiet=SECONDS: hold back what is no news.

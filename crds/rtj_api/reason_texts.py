@@ -42,6 +42,14 @@ _LIFE: Final[Mapping[Reason, ReasonText]] = {
         "The next attempt waits, because the last ones ended without durable progress.",
         "Look at the cause in status.attempts. spec.recovery.backoff sets the pace.",
     ),
+    Reason.AWAITING_OLDER_WRITER: ReasonText(
+        "A pod of an older attempt may still write to the checkpoint directory, which several "
+        "nodes can reach: nothing is chosen or restored there before it is proved ended.",
+        "Nothing to do: 20 s after rank 0 wrote the attempt to <path>/.rtj/fence every older "
+        "sidecar has stopped its trainer. A volume that only one node may hold is given to the "
+        "new pod only when the lost node is gone: delete the Node, or taint it with "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute once it is off.",
+    ),
     Reason.DRAINING: ReasonText(
         "Training ended; the last saves are being shipped before the pods go.", _NOTHING
     ),
@@ -380,6 +388,12 @@ _SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     Reason.DIRECTORY_MISSING: ReasonText(
         "The checkpoint directory does not exist in the pod.",
         "Mount a volume at or above checkpoint.path, or let the operator add one by mounting none.",
+    ),
+    Reason.DIRECTORY_UNREACHABLE: ReasonText(
+        "The checkpoint directory lies on a volume that other nodes reach, and it did not answer "
+        "for 10 s. A pod that cannot see whether it was replaced stops its trainer.",
+        "Check the file server and the network to it; the job goes on by itself when it answers.",
+        Charge.INFRASTRUCTURE,
     ),
     Reason.FENCE_TAKEN: ReasonText(
         "A newer attempt, or another job, holds the run; this pod may publish nothing.",

@@ -330,6 +330,13 @@ class Status(StatusModel):
     placements: list[int] = Field(
         default_factory=list, description="By rank: the attempt that its pod is made in."
     )
+    older_writers: list[int] = Field(
+        default_factory=list,
+        description=(
+            "By rank, where several nodes reach the checkpoint directory: the attempt in which a "
+            "pod was made that has trained and is not yet proved ended; 0 where there is none."
+        ),
+    )
     resume: ResumeDecision | None = None
     hold: Hold | None = None
     held_since: Time | None = Field(None, description="First hold since the last start.")

@@ -189,7 +189,9 @@ class Retention(Api):
         None,
         ge=1,
         le=100_000,
-        description="Keep this many of the newest verified saves. Default: keep all.",
+        description=(
+            "Keep this many of the newest verified saves. Default: keep all; without a store, 5."
+        ),
     )
 
 
@@ -215,7 +217,15 @@ class Checkpoint(Api):
         ),
         json_schema_extra=v.rules(*v.CHECKPOINT_PATH),
     )
-    store: Store
+    store: Store | None = Field(
+        None,
+        description=(
+            "Where finished saves are kept. May be absent only where path lies on a volume that "
+            "all pods share wherever they run: the run is then kept in <path>/.rtj/store, nothing "
+            "is copied, and it survives the loss of processes, pods and nodes, not that of the "
+            "volume. Cannot be added or removed."
+        ),
+    )
     layout: LayoutName = Field(
         LayoutName.AUTO,
         description=(

@@ -224,17 +224,22 @@ RESUME_ARGS: Final = (
 CHECKPOINT: Final = (
     Rule(
         "store-s3-fields",
-        "self.store.url.startsWith('s3://') || !(has(self.store.endpoint) || "
+        "!has(self.store) || self.store.url.startsWith('s3://') || !(has(self.store.endpoint) || "
         "has(self.store.region) || has(self.store.credentialsSecret) || has(self.store.caBundle))",
         "endpoint, region, credentialsSecret and caBundle belong to an s3:// store: remove them, "
         "or write url: s3://bucket/prefix",
     ),
     Rule(
         "store-outside-path",
-        "self.store.url != 'file://' + self.path && "
+        "!has(self.store) || self.store.url != 'file://' + self.path && "
         "!self.store.url.startsWith('file://' + self.path + '/')",
         "the store may not lie inside checkpoint.path, where it would be taken for checkpoints: "
         "choose a directory of another volume",
+    ),
+    Rule(
+        "store-stays",
+        "has(self.store) == has(oldSelf.store)",
+        f"checkpoint.store cannot be added or removed: {_SAME_RUN}",
     ),
     Rule(
         "run-id-immutable",
@@ -278,6 +283,14 @@ _IS_A_SCRIPT = _some_word("WORD.startsWith('-') && !WORD.startsWith('--') && WOR
 _PLACES_THEM = _some_word("WORD.contains('RTJ_RESUME_ARGS')")
 
 SPEC: Final = (
+    Rule(
+        "store-or-volume",
+        "has(self.checkpoint.store) || (has(self.template.spec.volumes) && "
+        "self.template.spec.volumes.size() > 0)",
+        "without checkpoint.store the saves need a volume that outlives every pod: set "
+        "checkpoint.store, such as url: s3://bucket/prefix, or mount a shared volume (a claim, "
+        "NFS) at checkpoint.path",
+    ),
     Rule(
         "resume-args-shell",
         "!has(self.checkpoint.resumeArgs) || self.checkpoint.resumeArgs.size() == 0 || "

@@ -147,7 +147,9 @@ class SidecarConfig(Wire):
     keep_last: int | None = None
     poll_seconds: float = 1.0  # scan of the checkpoint directory
     status_port: int = PORT_STATUS
-    shared_directory: bool = False
+    shared_directory: bool = False  # all pods of the gang see one checkpoint directory
+    fenced_directory: bool = False  # a pod of another node can write there: see DirectoryFence
+    keeps_in_directory: bool = False  # no store: records and saves are kept below the directory
     pod_volume: bool = False  # the directory's volume ends with the pod: an emptyDir, an ephemeral
     pod_volume_bytes: int | None = None  # its sizeLimit
     outputs: list[str] = Field(default_factory=list)  # absolute paths, besides the directory's own
@@ -234,6 +236,22 @@ class SupervisorState(Wire):
     trainer: TrainerView = Field(default_factory=TrainerView)
     # Paths relative to the directory; None: this supervisor cannot say.
     open_for_writing: list[str] | None = Field(default_factory=list)
+    written_at: float
+
+
+# --- on a volume that several nodes reach, file `.rtj/fence` of the checkpoint directory ----------
+
+
+class DirectoryOwner(Wire):
+    """Whose attempt may write the directory. Written in prepare by the sidecar that touches it,
+    read every few seconds by every sidecar that has it mounted."""
+
+    version: int = CONTRACT_VERSION
+    cluster_uid: str = Field(alias="clusterUID")
+    job_uid: str = Field(alias="jobUID")
+    job: str = ""  # namespace/name, for people
+    attempt: int
+    released: bool = False  # that job is complete: nobody writes there any more
     written_at: float
 
 
@@ -343,6 +361,14 @@ class Verdict(Wire):
     at: float
 
 
+class DirectoryFence(Wire):
+    """What the sidecar that touches a fenced directory has written there for an attempt."""
+
+    attempt: int
+    settled: bool = False  # so long ago that every sidecar of an older attempt has stopped itself
+    followed: str | None = None  # "<clusterUID>/<jobUID>" of another job that held it before
+
+
 class Report(Wire):
     """`GET /status`. A reader drops it when jobUID or podUID is not what it expects."""
 
@@ -362,6 +388,8 @@ class Report(Wire):
     trainer: TrainerView = Field(default_factory=TrainerView)
     problem: Problem | None = None
     degraded: list[Problem] = Field(default_factory=list)
+    lingering: int = 0  # processes left by a trainer that ended, which do not die
+    directory: DirectoryFence | None = None  # only from whoever touches a fenced directory
     # rank 0 only
     fence: int | None = None  # held
     fence_owner: str | None = None  # "<clusterUID>/<jobUID>" of a fence that is not ours

@@ -22,7 +22,9 @@ from rtj_sidecar.stores.base import StoreProblem
 KEY = "adopt"
 
 
-async def adopt_directory(at: Station, *, shipping: Shipping, holding: Holding) -> None:
+async def adopt_directory(
+    at: Station, *, shipping: Shipping, holding: Holding, writers: Writers
+) -> None:
     """Name the newest save there as the run's first. What stands against it ends in the report."""
     if at.run is None or at.candidates or at.link.told_to_go():
         return
@@ -30,7 +32,7 @@ async def adopt_directory(at: Station, *, shipping: Shipping, holding: Holding) 
         history = await asyncio.to_thread(at.run.history)
         if history.named or history.ever_durable:
             return
-        look = await at.on_disk(at.directory.look, writers=Writers(gone=True))
+        look = await at.on_disk(at.directory.look, writers=writers)
         # Data or weights that a person put there are no beginning of this run.
         verdicts = {s.identity: v for s, v in look.judged if v.candidate and s.full_state is True}
         good = [s for s, _ in look.judged if s.identity in verdicts and could_be_resumed(s)]

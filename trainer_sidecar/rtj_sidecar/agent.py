@@ -43,12 +43,13 @@ from rtj_sidecar.mirroring import Mirroring
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.context import About
 from rtj_sidecar.runs.run import Run
+from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.server import PinnedFile, make_app
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storemode import is_given_up
 from rtj_sidecar.stores.base import StoreProblem
-from rtj_sidecar.stores.open import open_store
+from rtj_sidecar.stores.open import kept_in, open_store
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.trainer.progress import read_line, read_progress_line
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
@@ -110,13 +111,14 @@ class Agent:
             loop=asyncio.get_running_loop(),
         )
         self._station = station
-        self.looking = Looking(station)
         holding = Holding(station) if site.holds else None
+        self.looking = Looking(station, holding)
         self.holding = holding
         self.shipping = Shipping(station, self.looking, holding)
         storing = Storing(station, self.looking, holding) if holding is not None else None
         self.storing = storing
-        self.attempts = Attempts(station, self.looking, self.shipping, holding, storing)
+        self.fence = SelfFence(station)
+        self.attempts = Attempts(station, self.looking, self.shipping, holding, storing, self.fence)
         self.mirroring = Mirroring(station, self.looking, self.shipping)
         entry = journal.entry
         if entry.directive is not None:
@@ -135,8 +137,10 @@ class Agent:
     async def _load(self, station: Station) -> None:
         """Take up what earlier sidecars pinned; asked again while the directory does not answer."""
         state = station.supervisor
+        if not self._site.touches_directory:
+            return  # the pins in a shared directory are rank 0's
         try:
-            if state is not None and self._site.touches_directory:
+            if state is not None:
                 await station.on_disk(station.directory.make, uid=state.uid, gid=state.gid)
             is_new = self._site.touches_directory and not station.link.told_to_go()
             await station.on_disk(station.directory.load, is_new=is_new)
@@ -164,7 +168,7 @@ class Agent:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(tell)
 
-        if config.store_url is None:
+        if config.store_url is None and not config.keeps_in_directory:
             reporter.degrade(
                 "store",
                 Reason.INVALID_SPEC,
@@ -183,7 +187,11 @@ class Agent:
             ),
         )
         try:
-            store = opened(config.store_url, late=True, on_wait=waits)
+            store = (
+                opened(config.store_url, late=True, on_wait=waits)
+                if config.store_url is not None
+                else kept_in(Path(config.path))
+            )
         except StoreProblem as problem:
             reporter.degrade("store", problem.reason, problem.message, retrying=False)
             return None
@@ -252,6 +260,7 @@ class Agent:
             group.create_task(self.shipping.loop())
             group.create_task(self.mirroring.loop())
             group.create_task(self.attempts.store_mode.loop())
+            group.create_task(self.fence.loop())
             if self.storing is not None:
                 group.create_task(self.storing.watch_loop())
             if not self._site.holds:
@@ -304,6 +313,7 @@ class Agent:
             "supervisor_seen": True,
             "trainer": trainer,
             "terminating": state.term_received_at is not None,
+            "lingering": state.lingering,
         }
         if mine:
             fields |= {"phase": SidecarPhase.EXITED, "settling": True, "problem": None}

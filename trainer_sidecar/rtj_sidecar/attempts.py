@@ -33,6 +33,7 @@ from rtj_sidecar.looking import Looking
 from rtj_sidecar.outputs import Outputs
 from rtj_sidecar.restorer import AttemptFailed, Restorer, until_stopped
 from rtj_sidecar.runs.records import Outcome
+from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storemode import StoreMode
@@ -58,8 +59,10 @@ class Attempts:
         shipping: Shipping,
         holding: Holding | None,
         storing: Storing | None,
+        fence: SelfFence,
     ) -> None:
         self._at = station
+        self._fence = fence
         self._looking = looking
         self._shipping = shipping
         self._holding = holding
@@ -120,10 +123,15 @@ class Attempts:
         self.cancel_background()
         at.may_publish = False
         at.settled = False
+        at.overtaken = False
         at.fetching = 0
-        at.reporter.set(listed=None, fence_owner=None)
+        at.reporter.set(listed=None, fence_owner=None, directory=None)
         at.set_phase(SidecarPhase.STOPPING)
         at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
+        if directive.grace_seconds is not None:
+            await until_stopped(at, directive.attempt - 1)  # the others have their grace, too
+        if not await self._fence.claim(directive):
+            return
         claiming: asyncio.Task[None] | None = None
         if self._storing is not None and at.fence is None:
             # No save can need a name under an older fence: the store need not wait for the pod.
@@ -193,7 +201,10 @@ class Attempts:
 
     async def _adopt(self) -> None:
         if self._holding is not None:
-            await adopt_directory(self._at, shipping=self._shipping, holding=self._holding)
+            writers = self._looking.writers(gone=True)
+            await adopt_directory(
+                self._at, shipping=self._shipping, holding=self._holding, writers=writers
+            )
 
     # --- restore ---
 
@@ -232,7 +243,8 @@ class Attempts:
                 await self._stop_for_fast(directive)
             if at.journal.entry.restored_attempt < attempt:
                 await self._restorer.restore(directive)
-            at.settled = False
+            await self._fence.check_before_go(attempt)
+            at.settled = at.overtaken = False
             at.ship_now.set()  # nobody may count this rank's word of prepare as its last
             await self._shipping.give_up_leftovers()
             for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
@@ -392,6 +404,7 @@ class Attempts:
         at = self._at
         at.link.stop(Stop(attempt=directive.attempt, grace_seconds=None))
         await self._set_outcome(Outcome.COMPLETE)
+        await self._fence.release()
         at.link.release(Release(message=contract.MESSAGE_RELEASED))
         at.set_phase(SidecarPhase.DRAINED)
 

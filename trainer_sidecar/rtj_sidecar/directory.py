@@ -163,7 +163,7 @@ class Directory:
                 reader=self.reader, layouts=self.layouts, previous=self._snapshot
             )
         except OSError as error:
-            raise _problem(error, self.path, "read") from error
+            raise problem_of(error, self.path, "read") from error
         now = time.monotonic()
         lost = vanished(before=self._snapshot.saves, now=snapshot, is_known=self._is_known)
         self.in_hurry = self.in_hurry or bool(lost)
@@ -224,7 +224,7 @@ class Directory:
             for path in missing:
                 os.chown(path, uid, gid)
         except OSError as error:
-            raise _problem(error, self.path, "make") from error
+            raise problem_of(error, self.path, "make") from error
 
     # --- pins ---
 
@@ -243,7 +243,7 @@ class Directory:
                 self.foreign = read_foreign(self.path) or frozenset()
             entries = read_ledger(self.path).entries
         except OSError as error:
-            raise _problem(error, self.path, "read") from error
+            raise problem_of(error, self.path, "read") from error
         self._known = {(e.root, e.fingerprint) for e in entries if e.run_id == self._run_id}
         sweep_pins(reader=self.reader)
         for pin in list_pins(self.path):
@@ -331,11 +331,11 @@ class Directory:
             self._write(pin.id, record)
             self.note(found)
         except OSError as error:
-            raise _problem(error, self.path, "write to") from error
+            raise problem_of(error, self.path, "write to") from error
         except PinError as error:
             cause = error.__cause__
             if isinstance(cause, OSError) and cause.errno in _DISK:
-                raise _problem(cause, self.path, "write to") from error
+                raise problem_of(cause, self.path, "write to") from error
             raise DirectoryProblem(Reason.CHECKPOINT_TORN, str(error)) from error
         self._saves[pin.id] = LocalSave(pin, record)
         return self._saves[pin.id]
@@ -444,7 +444,7 @@ class Directory:
         try:
             base.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _problem(error, self.path, "write to") from error
+            raise problem_of(error, self.path, "write to") from error
         return base
 
     def adopt(self, record: PinRecord, *, pin: str) -> LocalSave:
@@ -459,7 +459,7 @@ class Directory:
             self._write(pin, record)
             write_whole(base.parent / "pin.json", json.dumps(asdict(whole)))
         except OSError as error:
-            raise _problem(error, self.path, "write to") from error
+            raise problem_of(error, self.path, "write to") from error
         self._saves[pin] = LocalSave(whole, record)
         return self._saves[pin]
 
@@ -561,7 +561,7 @@ class Directory:
             try:
                 self._write(save.pin.id, record)
             except OSError as error:
-                raise _problem(error, self.path, "write to") from error
+                raise problem_of(error, self.path, "write to") from error
             self._saves[save.pin.id] = LocalSave(save.pin, record)
         return self._saves[save.pin.id]
 
@@ -621,7 +621,8 @@ def _read_record(path: Path, pin: str) -> PinRecord | None:
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 
 
-def _problem(error: OSError, path: Path, what: str) -> DirectoryProblem:
+def problem_of(error: OSError, path: Path, what: str) -> DirectoryProblem:
+    """An error of the checkpoint directory, with its remedy. `what` was not possible there."""
     text = f"cannot {what} {path}: {error.strerror or error}"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:

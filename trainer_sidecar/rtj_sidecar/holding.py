@@ -32,6 +32,7 @@ T = TypeVar("T")
 NAME_GRACE_SECONDS = 2.0
 WAIT_SECONDS = 900.0
 KEPT = 64
+KEPT_IN_DIRECTORY = 5  # verified saves, where they lie on the volume that the trainer writes to
 KEY = "store"
 
 
@@ -140,6 +141,11 @@ class Holding:
         return list(self._open)
 
     @property
+    def known_names(self) -> set[str]:
+        """Saves of this run that are on their way, durable, or dropped by name."""
+        return {*self._open, *self._durable, *self._dropped}
+
+    @property
     def wake_at(self) -> float | None:
         return self._wake_at
 
@@ -175,6 +181,31 @@ class Holding:
             )
             for rank in range(size)
         )
+
+    # --- what the trainers of the other pods do to a directory that all share ---
+
+    def others_open(self) -> frozenset[str] | None:
+        """What they have open for writing, by their supervisors' word; None where one is silent."""
+        told = self._others()
+        if told is None or any(seen.open_paths is None for seen in told):
+            return None
+        return frozenset(path for seen in told for path in seen.open_paths or ())
+
+    def others_have_ended(self) -> bool:
+        """Whether no other pod's trainer of this attempt runs; a replaced one's may."""
+        directive = self._at.directive
+        told = self._others()
+        if told is None or directive is None or directive.replaced:
+            return False
+        return all(seen.final for seen in told)
+
+    def _others(self) -> list[Seen] | None:
+        at = self._at
+        size = at.directive.world_size if at.directive is not None else 1
+        ranks = [rank for rank in range(size) if rank != at.site.config.rank]
+        told = [self._ranks[rank] for rank in ranks if rank in self._ranks]
+        has_all = len(told) == len(ranks) and all(seen.attempt == at.attempt for seen in told)
+        return told if has_all else None
 
     # --- naming and committing ---
 
@@ -330,6 +361,8 @@ class Holding:
         """Beyond `keep_last`, durable saves are marked, and deleted an hour later."""
         at = self._at
         keep, run, fence = at.site.config.keep_last, at.run, at.fence
+        if keep is None and at.site.config.keeps_in_directory:
+            keep = KEPT_IN_DIRECTORY  # the trainer's own rotation frees nothing that is linked
         if keep is None or run is None or fence is None:
             return
         resume = at.journal.entry.resume

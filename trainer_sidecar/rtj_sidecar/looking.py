@@ -17,6 +17,7 @@ from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status
 from rtj_sidecar.checkpoints.types import Verdict as Judgement
 from rtj_sidecar.directory import HURRY_SECONDS, DirectoryProblem, LocalSave, Look
+from rtj_sidecar.holding import Holding
 from rtj_sidecar.room import PodVolume, ease
 from rtj_sidecar.station import Station, log
 
@@ -25,13 +26,15 @@ ROOM_KEY = "room"
 VANISHED_KEY = "vanished"
 VANISHED_SECONDS = 60.0
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
+WAITED_SECONDS = 600.0  # without a word from the operator, for other pods' trainers to end
 
 
 class Looking:
     """One rank's eyes."""
 
-    def __init__(self, station: Station) -> None:
+    def __init__(self, station: Station, holding: Holding | None) -> None:
         self._at = station
+        self._holding = holding
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0
         self._condemned: set[str] = set()
@@ -39,6 +42,7 @@ class Looking:
         self._lost_at: float | None = None
         self._busy = asyncio.Lock()  # two looks at once would pin one save twice
         self.is_unsettled = False  # at the last look something still changed
+        self._saw_all_end = False  # at the last look no trainer of any pod ran
 
     async def loop(self) -> None:
         """While a trainer runs: every `poll_seconds`, and at once when asked."""
@@ -59,19 +63,15 @@ class Looking:
     async def look(self, *, gone: bool) -> list[LocalSave]:
         """One look; returns the saves that are newly pinned. `gone`: no trainer can write."""
         at = self._at
-        if not at.site.touches_directory:
+        if not at.touches_directory:
             return []
         if not gone and time.monotonic() < self._not_before:
             return []
-        state = at.supervisor
-        known = state.open_for_writing if state is not None else None
-        open_paths = frozenset(known) if known is not None else None
-        if at.site.config.shared_directory:
-            open_paths, gone = None, False  # other pods write there, too
+        writers = self.writers(gone=gone)
         try:
             async with self._busy:
-                found = await at.on_disk(at.directory.look, writers=Writers(open_paths, gone))
-                new = await self._pin_new(found, gone=gone)
+                found = await at.on_disk(at.directory.look, writers=writers)
+                new = await self._pin_new(found, gone=writers.gone)
                 await self._keep_room(found)
         except DirectoryProblem as problem:
             self._trouble(problem)
@@ -81,6 +81,7 @@ class Looking:
             log.exception("the directory could not be judged")
             self._trouble(DirectoryProblem(Reason.CHECKPOINT_CORRUPT, f"{type(error)}: {error}"))
             return []
+        self._saw_all_end = writers.gone
         self._tell_vanished(found)
         self.is_unsettled = any(v.status is Status.WRITING for _, v in found.judged)
         self._back_off = MIN_BACK_OFF
@@ -129,6 +130,38 @@ class Looking:
         if self._lost_at is not None and now - self._lost_at > VANISHED_SECONDS:
             self._lost_at = None
             self._at.reporter.heal(VANISHED_KEY)
+
+    def writers(self, *, gone: bool) -> Writers:
+        """What is known of whoever may write the directory. `gone`: no trainer of this pod runs.
+
+        Where all pods share it, one pod's open files say nothing of the others': their sidecars
+        tell rank 0's what theirs have open, and when they have ended.
+        """
+        at = self._at
+        state = at.supervisor
+        listed = state.open_for_writing if state is not None else None
+        open_paths = frozenset(listed) if listed is not None else None
+        if not at.site.config.shared_directory:
+            return Writers(open_paths, gone)
+        others = self._holding.others_open() if self._holding is not None else None
+        ended = self._holding is not None and self._holding.others_have_ended()
+        return Writers(
+            None if open_paths is None or others is None else open_paths | others,
+            (gone or not at.is_training) and ended,
+        )
+
+    @property
+    def may_find_more(self) -> bool:
+        """Whether another pod's trainer may yet finish a save in the directory that all share."""
+        at = self._at
+        if not at.site.config.shared_directory or not at.touches_directory:
+            return False
+        is_waited_for = (
+            at.is_after_go
+            and not at.reporter.current.terminating
+            and time.monotonic() - at.contact < WAITED_SECONDS
+        )
+        return self.is_unsettled or (is_waited_for and not self._saw_all_end)
 
     def _trouble(self, problem: DirectoryProblem) -> None:
         if problem.reason is Reason.CHECKPOINT_TORN:

@@ -33,6 +33,7 @@ class Seen(Wire):
     pinned: list[str] = Field(default_factory=list)  # names of saves whose files it has
     parts: list[str] = Field(default_factory=list)  # names whose part is in the store
     final: bool = False  # the trainer of this attempt has ended and the directory was looked at
+    open_paths: list[str] | None = None  # that its pod's trainer has open for writing, if known
 
 
 class OpenShip(Wire):

@@ -61,9 +61,9 @@ class Shipping:
     def is_drained(self) -> bool:
         """Whether nothing that finished here would be lost with this pod."""
         at = self._at
-        if at.run is None:
-            return True
-        if not at.settled or (at.site.config.shared_directory and self._looking.is_unsettled):
+        if at.run is None or at.overtaken:
+            return True  # whoever has a shared directory now finds the pins in it
+        if not at.settled or self._looking.may_find_more:
             return False
         pending = [save for save in at.directory.saves if save.is_pending]
         if self._holding is not None:
@@ -98,10 +98,17 @@ class Shipping:
         return local
 
     async def give_up_leftovers(self) -> None:
-        """At the go: finished saves of older attempts that never got a name stay without one."""
+        """At the go: finished saves of older attempts that never got a name stay without one.
+
+        Nor is one waited for that a zombie has named in a shared directory after this attempt had
+        listed the run: nobody will commit it.
+        """
         at = self._at
+        is_known = self._holding is not None and at.may_publish
+        names = self._holding.known_names if self._holding is not None else set()
         for save in at.directory.saves:
-            if save.is_pending and save.record.name is None:
+            name = save.record.name
+            if save.is_pending and (name is None or (is_known and name not in names)):
                 log.info("left behind: %s", save.record.facts.root_key)
                 await self._remember(save, over=f"left behind by attempt {at.attempt}")
         if self._holding is not None:
@@ -194,6 +201,7 @@ class Shipping:
         at = self._at
         records = [save.record for save in at.directory.saves]
         unnamed = [s for s in at.directory.saves if s.is_pending and s.record.name is None]
+        shared = at.site.config.shared_directory
         return Seen(
             job_uid=at.site.config.job_uid,
             rank=at.site.config.rank,
@@ -213,6 +221,7 @@ class Shipping:
             pinned=at.reporter.current.shares,
             parts=[r.name for r in records if r.part_done and r.name],
             final=at.settled,
+            open_paths=sorted(at.supervisor.open_for_writing) if shared and at.supervisor else None,
         )
 
     async def tell(self) -> None:
@@ -277,6 +286,8 @@ class Shipping:
     async def trim(self) -> None:
         """Drop pins that nobody needs: what is over, and durable ones beyond the newest two."""
         at = self._at
+        if at.overtaken:
+            return
         resume = at.journal.entry.resume
         in_use = {resume.name} if resume is not None else set()
         durable = [s for s in at.directory.saves if s.record.durable]

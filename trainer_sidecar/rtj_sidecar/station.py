@@ -69,6 +69,7 @@ class Station:
     fetching: int = 0  # bytes that this attempt's prepare and restore have fetched so far
     counting: threading.Lock = field(default_factory=threading.Lock)
     may_publish: bool = False  # the fence of this attempt is held for certain
+    overtaken: bool = False  # the shared directory is another attempt's: nothing is done there
     log_lines: Follower | None = None
     progress_lines: Follower | None = None
     settled: bool = False  # the trainer of this attempt ended and the directory was looked at since
@@ -97,6 +98,10 @@ class Station:
     def is_after_go(self) -> bool:
         """Whether the trainer of this attempt was told to go, and nothing else was asked since."""
         return self.directive is not None and self.directive.phase is Phase.GO
+
+    @property
+    def touches_directory(self) -> bool:
+        return self.site.touches_directory and not self.overtaken
 
     @property
     def holder_url(self) -> str | None:

@@ -11,7 +11,7 @@ import math
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
 from rtj_api.wire import CheckpointView, Report, Verdict
 
-from rtj_operator.core import budget, steering
+from rtj_operator.core import budget, steering, writers
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.gang import Gang
 
@@ -155,6 +155,7 @@ def absorbed(gang: Gang) -> Status:
             "current": current,
             "beginnings": steering.next_beginnings(gang, current),
             "budgets": budgets,
+            "older_writers": writers.with_proofs(gang),
             "ever_durable": ever,
         }
     )

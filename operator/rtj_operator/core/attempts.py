@@ -18,7 +18,7 @@ from rtj_api.status import (
     Status,
 )
 
-from rtj_operator.core import budget, ledger, steering
+from rtj_operator.core import budget, ledger, steering, writers
 from rtj_operator.core.conditions import with_condition
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
@@ -159,6 +159,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "attempt": number,
             "current": current,
             "placements": placements,
+            "older_writers": writers.next_older_writers(gang, replaced),
             "budgets": budgets,
             "hold": None,
             "pending_template": None,

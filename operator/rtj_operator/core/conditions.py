@@ -15,7 +15,7 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase, TrainerState
 
-from rtj_operator.core import oom, pending, remedies
+from rtj_operator.core import oom, pending, remedies, without_store, writers
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
 from rtj_operator.core.gang import Gang, Member
@@ -114,6 +114,9 @@ def situation(gang: Gang) -> tuple[bool | None, str, str]:
         return False, Reason.BACKING_OFF, f"attempt {gang.attempt} waits after: {current.message}"
     if any(m.pod is None or m.pod.node is None for m in gang.members):
         return False, Reason.PENDING, f"attempt {gang.attempt}: pods are being placed"
+    waiting = writers.why_waiting(gang)
+    if waiting is not None:
+        return False, Reason.AWAITING_OLDER_WRITER, waiting
     return False, Reason.PREPARING, f"attempt {gang.attempt}: pods prepare"
 
 
@@ -222,7 +225,8 @@ def next_conditions(gang: Gang) -> list[Condition]:
 
     problem = gang.job.problem
     if problem is None:
-        put(ConditionType.ACCEPTED, True, Reason.ACCEPTED, "the spec can be run")
+        can_run = "the spec can be run" if gang.spec.has_store else without_store.SURVIVES
+        put(ConditionType.ACCEPTED, True, Reason.ACCEPTED, can_run)
     else:
         put(ConditionType.ACCEPTED, False, problem.reason, problem.message)
     put(ConditionType.RUNNING, *situation(gang))

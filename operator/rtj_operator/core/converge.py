@@ -8,7 +8,7 @@ from __future__ import annotations
 from rtj_api.reasons import Reason
 from rtj_api.wire import Phase
 
-from rtj_operator.core import draining, holds
+from rtj_operator.core import draining, holds, writers
 from rtj_operator.core.directives import desired_directive, phase_for
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.nodes import judge_node
@@ -87,10 +87,14 @@ def missing_creations(gang: Gang) -> list[Action]:
 def directive_patches(gang: Gang) -> list[Action]:
     """Directives that differ from what the pods carry."""
     actions: list[Action] = []
-    waits = phase_for(gang) == Phase.PREPARE and draining.draining_until(gang) is not None
-    for member in gang.members:
-        if waits and member.rank == 0:
+    held_back: frozenset[int] = frozenset()
+    if phase_for(gang) == Phase.PREPARE:
+        held_back = writers.held_back(gang)
+        if draining.draining_until(gang) is not None:
             # Claiming the fence now would refuse what the ending pod is about to publish.
+            held_back |= {0}
+    for member in gang.members:
+        if member.rank in held_back:
             continue
         directive = desired_directive(gang, member)
         if directive is None or member.pod is None or member.pod.directive == directive:

@@ -17,6 +17,7 @@ from rtj_operator.core import (
     steering,
     storemode,
     undurable,
+    writers,
 )
 from rtj_operator.core import converge as core_converge
 from rtj_operator.core import status as core_status
@@ -156,8 +157,9 @@ def _is_newer(durable: CheckpointStatus, mark: PendingTemplate) -> bool:
 
 
 def choose(gang: Gang) -> Plan | None:
-    """All ranks are prepared: the newest save that all can load is recorded with the counted
-    start, the point of no return; or why there is none, as a hold."""
+    """All ranks are prepared, and no pod of an older attempt may still write a directory that other
+    nodes reach: the newest save that all can load is recorded with the counted start, the point of
+    no return; or why there is none, as a hold."""
     status = gang.status
     if gang.attempt == 0 or status.is_started or status.hold is not None or gang.through_store:
         return None
@@ -168,7 +170,7 @@ def choose(gang: Gang) -> Plan | None:
     not_before = status.current.not_before if status.current is not None else None
     if not_before is not None and not gang.alarm.has_passed(not_before):
         return None
-    if draining.draining_until(gang) is not None:
+    if draining.draining_until(gang) is not None or writers.awaited(gang) is not None:
         return None
     zero = gang.rank_zero.report
     if zero is None:

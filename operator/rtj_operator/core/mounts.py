@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 from posixpath import normpath
 from typing import Any
@@ -19,9 +20,22 @@ from rtj_operator.core.template import Manifest, is_within, refuse, trainer_inde
 
 PATHS_NOT_FOR_CHECKPOINTS = ("/proc", "/sys", "/dev", contract.MOUNT_RUN, contract.MOUNT_PODINFO)
 READ_ONLY_SOURCES = ("configMap", "secret", "downwardAPI", "projected", "image")
-# One volume of these kinds is the same directory in every pod of the gang that names it.
-SHARED_SOURCES = ("persistentVolumeClaim", "nfs", "cephfs", "glusterfs", "azureFile", "csi")
+# Any other kind is, or may be, one directory in every pod that names it, wherever it runs. Of a
+# claim the access modes are not in the pod: a volume that only one node may hold is the same case,
+# only that Kubernetes then lets the pods of other nodes wait.
+OWN_SOURCES = ("emptyDir", "ephemeral")
+NODES_SOURCES = ("hostPath",)
 OWN_TO_A_POD = ("metadata.name", "metadata.uid", "status.podIP")
+OWN_TO_A_NODE = ("spec.nodeName", "status.hostIP")
+
+
+class Sharing(StrEnum):
+    """Who else can write a rank's checkpoint directory."""
+
+    POD = "pod"  # nobody: it comes and goes with the pod
+    NODE = "node"  # pods on the same node
+    RANK = "rank"  # an older pod of the same rank, wherever it runs
+    ALL = "all"  # every pod of the job, wherever it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,7 @@ class CheckpointMount:
     """The trainer's mounts that hold its checkpoints, to be copied whole into the sidecar."""
 
     mounts: tuple[Manifest, ...]  # at or above the path first, then those below it
-    shared: bool  # several pods see the same directory
+    sharing: Sharing
     ends_with_pod: bool = False  # an emptyDir or an ephemeral volume
     limit_bytes: int | None = None  # an emptyDir's sizeLimit
 
@@ -66,7 +80,7 @@ def checkpoint_mount(spec: Mapping[str, Any], *, path: str) -> CheckpointMount |
     _check_writable(above, volume=volume, path=path, index=index)
     return CheckpointMount(
         mounts=(dict(above), *map(dict, below)),
-        shared=_shared(above, volume, trainer=spec["containers"][index]),
+        sharing=sharing_of(above, volume, trainer=spec["containers"][index]),
         ends_with_pod="emptyDir" in volume or "ephemeral" in volume,
         limit_bytes=quantities.parsed((volume.get("emptyDir") or {}).get("sizeLimit")),
     )
@@ -130,16 +144,24 @@ def _check_writable(
             )
 
 
-def _shared(
+def sharing_of(
     mount: Mapping[str, Any], volume: Mapping[str, Any], *, trainer: Mapping[str, Any]
-) -> bool:
+) -> Sharing:
+    """By the kind of the volume, and by what of the pod's own stands in the mount's subPathExpr."""
     expression = str(mount.get("subPathExpr", ""))
-    for entry in trainer.get("env") or []:
-        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
-        own = field in OWN_TO_A_POD or contract.LABEL_RANK in field
-        if own and f"$({entry.get('name')})" in expression:
-            return False  # each pod has its own directory of one volume
-    return any(kind in volume for kind in SHARED_SOURCES)
+    fields = {
+        ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+        for entry in trainer.get("env") or []
+        if f"$({entry.get('name')})" in expression
+    }
+    if any(kind in volume for kind in OWN_SOURCES) or fields & set(OWN_TO_A_POD):
+        return Sharing.POD
+    by_rank = any(contract.LABEL_RANK in field for field in fields)
+    if any(kind in volume for kind in NODES_SOURCES):
+        return Sharing.POD if by_rank else Sharing.NODE
+    if by_rank:
+        return Sharing.RANK
+    return Sharing.NODE if fields & set(OWN_TO_A_NODE) else Sharing.ALL
 
 
 def output_mounts(spec: Mapping[str, Any], *, outputs: Iterable[str]) -> tuple[Manifest, ...]:
@@ -162,9 +184,10 @@ def output_mounts(spec: Mapping[str, Any], *, outputs: Iterable[str]) -> tuple[M
     return tuple(found)
 
 
-def store_mount(spec: Mapping[str, Any], *, url: str) -> Manifest | None:
-    """The trainer's mount that holds a file:// store; None for a store reached by network."""
-    if not url.startswith("file://"):
+def store_mount(spec: Mapping[str, Any], *, url: str | None) -> Manifest | None:
+    """The trainer's mount that holds a file:// store; None for a store reached by network, and
+    where the checkpoint directory itself keeps the run."""
+    if url is None or not url.startswith("file://"):
         return None
     directory = url.removeprefix("file://")
     index = trainer_index(spec)

@@ -48,6 +48,7 @@ class JobSpec:
     store_endpoint: str | None = None
     credentials_secret: str | None = None
     shared_directory: bool = False  # several pods write one checkpoint directory
+    fenced_directory: bool = False  # a pod of another node can write a rank's directory
     suspend: bool = False
     on_existing_run: str = "Resume"  # checkpoint.onExistingRun
     take_over: str | None = None

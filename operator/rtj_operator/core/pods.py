@@ -20,8 +20,10 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.steering import masked
 from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
-from rtj_operator.core import mounts, ports
+from rtj_operator.core import mounts, ports, without_store
 from rtj_operator.core import template as tpl
+from rtj_operator.core.apart import keep_apart
+from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.probes import post_start, quiet_probes
 from rtj_operator.core.sidecar import desired_sidecar, memory_warning
 from rtj_operator.core.template import Manifest, Refusal, SpecRefused
@@ -71,10 +73,20 @@ def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
     return tuple(warning for warning in found if warning is not None)
 
 
-def is_shared_directory(spec: JobSpec) -> bool:
-    """Whether several pods of this job write one checkpoint directory. Raises SpecRefused."""
+def sharing(spec: JobSpec) -> Sharing:
+    """Who else can write a rank's checkpoint directory. Raises SpecRefused."""
     mount = mounts.checkpoint_mount(tpl.pod_spec(spec.template), path=spec.checkpoint.path)
-    return mount is not None and mount.shared
+    return mount.sharing if mount is not None else Sharing.POD
+
+
+def is_shared(spec: JobSpec, kind: Sharing) -> bool:
+    """Whether several ranks write one directory."""
+    return kind is Sharing.ALL and spec.replicas > 1
+
+
+def is_fenced(kind: Sharing) -> bool:
+    """Whether a pod that runs on another node can write a rank's directory."""
+    return kind in (Sharing.ALL, Sharing.RANK)
 
 
 def trainer_grace_seconds(spec: JobSpec) -> int:
@@ -155,11 +167,14 @@ def _parts(spec: JobSpec, *, owner: Owner, made_in: int) -> _Parts:
     tpl.check_template(pod)
     index = tpl.trainer_index(pod)
     checkpoint = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
+    store = spec.checkpoint.store
+    if store is None:
+        without_store.check(checkpoint, path=spec.checkpoint.path)
     return _Parts(
         pod=pod,
         trainer=index,
         checkpoint=checkpoint,
-        store_mount=mounts.store_mount(pod, url=spec.checkpoint.store.url),
+        store_mount=mounts.store_mount(pod, url=store.url if store else None),
         output_mounts=mounts.output_mounts(
             pod,
             outputs=[p for p in spec.outputs if not tpl.is_within(p, spec.checkpoint.path)],
@@ -216,6 +231,7 @@ def _config(
     settings: PodSettings,
 ) -> wire.SidecarConfig:
     checkpoint, store = spec.checkpoint, spec.checkpoint.store
+    kind = parts.checkpoint.sharing if parts.checkpoint is not None else Sharing.POD
     return wire.SidecarConfig(
         cluster_uid=settings.cluster_uid,
         job_uid=owner.uid,
@@ -232,11 +248,13 @@ def _config(
         path=checkpoint.path,
         layout=checkpoint.layout,
         include=list(checkpoint.include),
-        store_url=store.url,
-        store_endpoint=store.endpoint,
-        store_region=store.region,
-        store_ca_file=contract.FILE_CA if store.ca_bundle else None,
-        store_credentials_dir=contract.MOUNT_CREDENTIALS if store.credentials_secret else None,
+        store_url=store.url if store else None,
+        store_endpoint=store.endpoint if store else None,
+        store_region=store.region if store else None,
+        store_ca_file=contract.FILE_CA if store and store.ca_bundle else None,
+        store_credentials_dir=(
+            contract.MOUNT_CREDENTIALS if store and store.credentials_secret else None
+        ),
         resume_args=list(checkpoint.resume_args),
         on_existing_run=checkpoint.on_existing_run,
         drain_seconds=spec.sidecar.drain_seconds,
@@ -244,7 +262,9 @@ def _config(
         mirror=checkpoint.local.mirror,
         keep_last=checkpoint.retention.keep_last,
         status_port=port,
-        shared_directory=parts.checkpoint is not None and parts.checkpoint.shared,
+        shared_directory=is_shared(spec, kind),
+        fenced_directory=is_fenced(kind),
+        keeps_in_directory=store is None,
         pod_volume=parts.checkpoint is None or parts.checkpoint.ends_with_pod,
         pod_volume_bytes=parts.checkpoint.limit_bytes if parts.checkpoint else None,
         outputs=list(spec.outputs),
@@ -293,6 +313,8 @@ def _pod_spec(
     pod["restartPolicy"] = "OnFailure"
     pod["terminationGracePeriodSeconds"] = trainer_grace_seconds(spec) + spec.sidecar.drain_seconds
     pod.setdefault("automountServiceAccountToken", False)
+    if parts.checkpoint and parts.checkpoint.sharing is Sharing.NODE and spec.replicas > 1:
+        return keep_apart(pod, job=config.job)
     return pod
 
 
@@ -315,7 +337,7 @@ def _trainer(container: Manifest, *, extra_mounts: tuple[Manifest, ...]) -> Mani
     return container
 
 
-def _volumes(*, own_checkpoints: bool, store: Store) -> list[Manifest]:
+def _volumes(*, own_checkpoints: bool, store: Store | None) -> list[Manifest]:
     field = f"metadata.annotations['{contract.ANNOTATION_DIRECTIVE}']"
     directive = {"path": "directive", "fieldRef": {"fieldPath": field}}
     volumes: list[Manifest] = [
@@ -324,9 +346,9 @@ def _volumes(*, own_checkpoints: bool, store: Store) -> list[Manifest]:
     ]
     if own_checkpoints:
         volumes.append({"name": contract.VOLUME_CHECKPOINTS, "emptyDir": {}})
-    if store.ca_bundle:
+    if store and store.ca_bundle:
         volumes.append({"name": contract.VOLUME_CA, **_ca_source(store.ca_bundle)})
-    if store.credentials_secret:
+    if store and store.credentials_secret:
         # Optional: the container's envFrom asks for it already, and says so more plainly.
         source = {"secretName": store.credentials_secret, "optional": True}
         volumes.append({"name": contract.VOLUME_CREDENTIALS, "secret": source})

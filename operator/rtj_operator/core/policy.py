@@ -33,6 +33,7 @@ class Policy:
     lease_stale_seconds: float = 22.0  # kubelets renew every 10 s: two renewals missed
     stale_lease_share_limit: float = 0.5  # a share: above it, it is the API server
     steps_stopped_seconds: float = 3.0  # a step after the contact was lost by more than this
+    unfenced_writer_seconds: float = 60.0  # for a lost writer, beside sidecars that do not fence
     settle_seconds: float = 0.1  # after an end was heard, for a save that was just finished
     # the end of a run
     early_exit_seconds: float = 900.0  # some ranks done, the others without a new step

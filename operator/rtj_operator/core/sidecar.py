@@ -76,8 +76,9 @@ def desired_sidecar(
     if policy:
         container["imagePullPolicy"] = str(policy)
     env_from = [dict(source) for source in wanted.env_from]
-    if spec.checkpoint.store.credentials_secret:
-        env_from.insert(0, {"secretRef": {"name": spec.checkpoint.store.credentials_secret}})
+    store = spec.checkpoint.store
+    if store is not None and store.credentials_secret:
+        env_from.insert(0, {"secretRef": {"name": store.credentials_secret}})
         # Also as files: a changed Secret reaches them, and never a running environment.
         container["volumeMounts"].append(
             {
@@ -86,7 +87,7 @@ def desired_sidecar(
                 "readOnly": True,
             }
         )
-    if spec.checkpoint.store.ca_bundle:
+    if store is not None and store.ca_bundle:
         container["volumeMounts"].append(
             {"name": contract.VOLUME_CA, "mountPath": contract.MOUNT_CA, "readOnly": True}
         )

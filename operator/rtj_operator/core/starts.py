@@ -16,7 +16,7 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase
 
-from rtj_operator.core import budget, ledger, steering
+from rtj_operator.core import budget, ledger, steering, writers
 from rtj_operator.core.gang import Gang, Member
 
 
@@ -34,7 +34,7 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             world_size=len(gang.members),
             candidates=report.candidates if report is not None else (),
             listed=bool(report is not None and report.listed),
-            pinned=gang.pinned,
+            pinned=_at_hand(gang),
             shares=gang.shares,
             urls=gang.urls,
             last_durable_step=status.checkpoint.last_durable_step,
@@ -43,6 +43,13 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
         )
     )
+
+
+def _at_hand(gang: Gang) -> dict[int, frozenset[str]]:
+    pinned = gang.pinned
+    if not gang.spec.shared_directory:
+        return pinned
+    return writers.shared_pins(pinned, ranks=[m.rank for m in gang.members])
 
 
 def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast: bool) -> Status:
@@ -95,6 +102,7 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         update={
             "checkpoint": checkpoint,
             "ever_durable": ever_durable,
+            "older_writers": [],
             "current": CurrentAttempt.model_validate({**current.model_dump(), **stages}),
         }
     )

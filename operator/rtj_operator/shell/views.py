@@ -80,17 +80,20 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
     if refusal is not None:
         return None, SpecProblem(reason=refusal.reason, message=refusal.message)
     try:
-        shared = manifests.is_shared_directory(spec)
+        kind = manifests.sharing(spec)
     except SpecRefused as error:
         return None, SpecProblem(reason=error.refusal.reason, message=error.refusal.message)
+    store = spec.checkpoint.store
     return JobSpec(
         replicas=spec.replicas,
         run_id=manifests.run_id(spec, owner=owner),
         template_hash=manifests.template_hash(spec),
-        store_url=spec.checkpoint.store.url,
-        store_endpoint=spec.checkpoint.store.endpoint,
-        credentials_secret=spec.checkpoint.store.credentials_secret,
-        shared_directory=shared,
+        has_store=store is not None,
+        store_url=store.url if store else None,
+        store_endpoint=store.endpoint if store else None,
+        credentials_secret=store.credentials_secret if store else None,
+        shared_directory=manifests.is_shared(spec, kind),
+        fenced_directory=manifests.is_fenced(kind),
         suspend=spec.suspend,
         suspend_wait_seconds=spec.suspend_policy.checkpoint_timeout_seconds,
         placement_seconds=spec.recovery.placement_timeout_seconds,

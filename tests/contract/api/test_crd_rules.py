@@ -54,6 +54,14 @@ def pod(*containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return job(template={"spec": found | fields})
 
 
+CLAIM = {"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}
+
+
+def bare(**pod_fields: Any) -> dict[str, Any]:
+    """A job without a store."""
+    return overlaid(pod(**pod_fields), {"spec": {"checkpoint": {"store": None}}})
+
+
 def resumed(*command: str, args: list[str] | None = None) -> dict[str, Any]:
     """A job with resumeArgs and this command."""
     words = container(command=list(command)) | ({"args": args} if args else {})
@@ -100,6 +108,11 @@ CASES = {
         "may not contain '.' or '..' as a part of its path",
         takes=[store(url="s3://b/v1.2/x..y")],
         refuses=[store(url="s3://b/../c"), store(url="file:///mnt/./store")],
+    ),
+    "store-or-volume": Case(
+        "without checkpoint.store the saves need a volume that outlives every pod",
+        takes=[store(url="s3://b"), bare(volumes=[CLAIM])],
+        refuses=[bare(), bare(volumes=[])],
     ),
     "endpoint": Case(
         "endpoint is the URL of an S3 server",
@@ -287,6 +300,13 @@ CHANGES = {
     "checkpoint-path-immutable": (
         {"checkpoint": {"path": "/elsewhere"}},
         "checkpoint.path cannot be changed",
+    ),
+    "store-stays": (
+        {
+            "checkpoint": {"store": None},
+            "template": {"spec": {"volumes": [CLAIM]}},
+        },
+        "checkpoint.store cannot be added or removed",
     ),
     "run-id-immutable": ({"checkpoint": {"runID": "run-2"}}, "runID cannot be changed"),
 }

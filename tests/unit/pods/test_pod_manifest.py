@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import yaml
 from rtj_api import contract, wire
 from rtj_api.v1alpha1 import JobSpec
 from rtj_operator.core.avoid import keep_off
+from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.pods import (
     Owner,
     PodSettings,
     desired_pod,
-    is_shared_directory,
     refusal_of,
+    sharing,
     status_port,
     template_hash,
     trainer_grace_seconds,
@@ -71,6 +73,7 @@ def sidecar_of(pod: dict) -> dict:
 
 
 def config_of(pod: dict) -> dict:
+    """What the sidecar is told, as JSON."""
     env = {entry["name"]: entry.get("value") for entry in sidecar_of(pod)["env"]}
     return json.loads(env[contract.ENV_CONFIG].replace("$$(", "$("))
 
@@ -328,24 +331,109 @@ def test_host_network_declares_no_port_and_each_rank_has_its_own() -> None:
     assert not config_of(a_pod(SMALLEST))["rendezvousTold"]
 
 
-def test_shared_directory_is_derived_from_the_volume() -> None:
-    assert is_shared_directory(FULL)
-    assert not is_shared_directory(SMALLEST)
-    own = a_spec(
-        trainer={"volumeMounts": [{"name": "v", "mountPath": "/checkpoints"}]},
-        pod={"volumes": [{"name": "v", "emptyDir": {}}]},
-    )
-    assert not is_shared_directory(own)
-    by_pod = a_spec(
+def mounted(source: dict, *, by: str | None = None, **mount: str):
+    """A spec whose checkpoint directory lies on a volume of that source; `by`: the pod's field that
+    stands in the mount's subPathExpr."""
+    env = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": by}}}] if by else []
+    expression = {"subPathExpr": "runs/$(ME)"} if by else {}
+    return a_spec(
+        replicas=2,
         trainer={
-            "env": [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-            "volumeMounts": [
-                {"name": "v", "mountPath": "/checkpoints", "subPathExpr": "runs/$(ME)"}
-            ],
+            "env": env,
+            "volumeMounts": [{"name": "v", "mountPath": "/checkpoints", **expression, **mount}],
         },
-        pod={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+        pod={"volumes": [{"name": "v", **source}]},
     )
-    assert not is_shared_directory(by_pod)
+
+
+CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}
+NFS = {"nfs": {"server": "nas", "path": "/runs"}}
+HOST = {"hostPath": {"path": "/data"}}
+BY_RANK = "metadata.labels['resumable-training.dev/rank']"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (SMALLEST, Sharing.POD),
+        (mounted({"emptyDir": {}}), Sharing.POD),
+        (mounted({"emptyDir": {"medium": "Memory"}}, subPath="a"), Sharing.POD),
+        (mounted({"ephemeral": {"volumeClaimTemplate": {}}}), Sharing.POD),
+        (mounted(CLAIM), Sharing.ALL),
+        (mounted(CLAIM, subPath="runs/a"), Sharing.ALL),
+        (mounted(NFS), Sharing.ALL),
+        (mounted({"csi": {"driver": "smb.csi.k8s.io"}}), Sharing.ALL),
+        (mounted({"rbd": {"image": "x"}}), Sharing.ALL),
+        (mounted({"aKindOfTomorrow": {}}), Sharing.ALL),
+        (mounted(CLAIM, by="metadata.name"), Sharing.POD),
+        (mounted(CLAIM, by="metadata.uid"), Sharing.POD),
+        (mounted(CLAIM, by=BY_RANK), Sharing.RANK),
+        (mounted(NFS, by=BY_RANK), Sharing.RANK),
+        (mounted(CLAIM, by="spec.nodeName"), Sharing.NODE),
+        (mounted(CLAIM, by="metadata.namespace"), Sharing.ALL),
+        (mounted(HOST), Sharing.NODE),
+        (mounted(HOST, by=BY_RANK), Sharing.POD),
+    ],
+)
+def test_who_can_write_a_directory_is_derived_from_its_volume(spec, expected: Sharing) -> None:
+    assert sharing(spec) is expected
+    told = config_of(a_pod(spec))
+    assert told["sharedDirectory"] is (expected is Sharing.ALL and spec.replicas > 1)
+    assert told["fencedDirectory"] is (expected in (Sharing.ALL, Sharing.RANK))
+
+
+def test_a_single_pod_shares_with_nobody_and_is_fenced_all_the_same() -> None:
+    told = config_of(a_pod(mounted(CLAIM).model_copy(update={"replicas": 1})))
+    assert (told["sharedDirectory"], told["fencedDirectory"]) == (False, True)
+
+
+def test_ranks_that_keep_saves_on_their_nodes_disk_are_kept_apart() -> None:
+    def anti(pod: dict) -> list[dict]:
+        rules = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+        return rules.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+
+    ours = {
+        "labelSelector": {"matchLabels": {"resumable-training.dev/job": OWNER.name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    assert anti(a_pod(mounted(HOST))) == [ours]
+    assert anti(a_pod(mounted(CLAIM))) == []
+    assert anti(a_pod(mounted(HOST).model_copy(update={"replicas": 1}))) == []
+    theirs = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
+    template = deepcopy(mounted(HOST).template)
+    template["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [theirs]}
+    }
+    both = mounted(HOST).model_copy(update={"template": template})
+    assert anti(a_pod(both)) == [theirs, ours]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (SMALLEST, "a directory of the pod's own, which is lost with its pod"),
+        (mounted({"emptyDir": {}}), "a volume, which is lost with its pod"),
+        (mounted(HOST), "a volume, which is lost with its node"),
+        (mounted(CLAIM, by=BY_RANK), "each rank sees its own part only"),
+        (mounted(CLAIM), None),
+        (mounted(NFS), None),
+    ],
+)
+def test_without_a_store_the_volume_must_outlive_pods_and_nodes(spec, why: str | None) -> None:
+    bare = spec.model_copy(
+        update={"checkpoint": spec.checkpoint.model_copy(update={"store": None})}
+    )
+    refusal = refusal_of(bare, owner=OWNER)
+    if why is None:
+        assert refusal is None
+        told = config_of(a_pod(bare))
+        assert told["keepsInDirectory"] is True
+        assert "storeUrl" not in told
+        return
+    assert refusal is not None
+    assert "spec.checkpoint.store is not set" in refusal.message
+    assert why in refusal.message
+    assert "s3://" in refusal.message
 
 
 def test_template_hash_follows_what_the_user_wrote_and_nothing_else() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import threading
@@ -25,9 +26,11 @@ from rtj_sidecar.stores.base import (
     Written,
 )
 from rtj_sidecar.stores.local import hash_file
-from rtj_sidecar.stores.open import open_store
+from rtj_sidecar.stores.open import kept_in, open_store
 from rtj_sidecar.stores.s3 import S3Store
 from rtj_sidecar.stores.s3_body import part_size_of
+
+from devcluster.node import file_system
 
 MIB = 1 << 20
 
@@ -357,3 +360,38 @@ def test_a_file_in_the_place_of_the_store_is_trouble_and_not_emptiness(tmp_path:
     for ask in (lambda: store.get("a/b"), lambda: store.head("a/b")):
         with pytest.raises(StoreProblem):
             ask()
+
+
+def test_a_store_on_the_same_volume_shares_what_it_keeps(tmp_path: Path) -> None:
+    path = tmp_path / "save.pt"
+    path.write_bytes(os.urandom(3 * MIB))
+    store = kept_in(tmp_path)
+    done = store.upload_file("run/a/save.pt", path)
+    there = tmp_path / ".rtj" / "store" / "run" / "a" / "save.pt"
+    assert (done.size, done.sha256, done.crc64nvme) == hash_file(path)
+    has_reflinks = file_system(tmp_path) in ("btrfs", "xfs")
+    assert has_reflinks or there.samefile(path)
+    assert os.listdir(there.parent) == ["save.pt"], "no temporary name is left"
+    assert store.upload_file("run/a/save.pt", path) == done, "again, after a lost answer"
+    path.unlink()
+    assert store.sha256("run/a/save.pt") == done.sha256, "rotated away, and still kept"
+
+
+def test_what_cannot_be_shared_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    path = tmp_path / "save.pt"
+    path.write_bytes(b"x" * 1000)
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr("fcntl.ioctl", refuse)
+    done = kept_in(tmp_path).upload_file("run/save.pt", path)
+    there = tmp_path / ".rtj" / "store" / "run" / "save.pt"
+    assert not there.samefile(path)
+    assert done.sha256 == hash_file(path)[1]
+    assert os.listdir(there.parent) == ["save.pt"]
+
+
+def test_a_file_that_is_gone_is_the_sources_trouble(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        kept_in(tmp_path).upload_file("run/save.pt", tmp_path / "gone.pt")

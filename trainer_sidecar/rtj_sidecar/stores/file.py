@@ -43,7 +43,9 @@ from rtj_sidecar.stores.local import (
     crc64,
     crc64_text,
     fsync_directory,
+    hash_file,
     open_source,
+    share,
 )
 
 _HIDDEN = ".rtj-store-"  # names that begin so are ours and no objects
@@ -53,8 +55,11 @@ _LOCK = f"{_HIDDEN}lock"
 class FileStore:
     """A store.base.Store below one directory, which is made when it does not exist."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, links: bool = False) -> None:
+        """`links`: what is stored lies on the same volume and stays as it is: it is shared with
+        the store (a reflink where the file system has them, else a hard link), not copied."""
         self._root = root
+        self._links = links
 
     @property
     def url(self) -> str:
@@ -125,6 +130,8 @@ class FileStore:
         cancel: threading.Event | None = None,
     ) -> Uploaded:
         target = self._at(key)
+        if self._links and (done := self._share(key, path, progress=progress, cancel=cancel)):
+            return done
         digest, crc, buffer = hashlib.sha256(), 0, bytearray(BLOCK)
         # The source's own errors (gone, unreadable) leave as they are; the store's are mapped.
         with open_source(path) as source:
@@ -142,6 +149,43 @@ class FileStore:
                 os.replace(temporary, target)
                 fsync_directory(target.parent)
             return Uploaded(source.size, digest.hexdigest(), crc64_text(crc), etag)
+
+    def _share(
+        self,
+        key: str,
+        path: Path,
+        *,
+        progress: Progress | None,
+        cancel: threading.Event | None,
+    ) -> Uploaded | None:
+        """The object without a copy of its bytes; None where the file system can do neither.
+
+        Hashed after it is shared: what is then read is what the store has.
+        """
+        target = self._at(key)
+        with self._problems(key):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.parent / f"{_HIDDEN}{uuid.uuid4().hex}"
+        try:
+            if not share(path, temporary):
+                return None
+            size, sha256, crc = hash_file(temporary, cancel=cancel)
+            with self._problems(key):
+                descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                    etag = _etag(os.fstat(descriptor))
+                finally:
+                    os.close(descriptor)
+                os.replace(temporary, target)
+                # rename(2) of two names of one inode does nothing and leaves both.
+                temporary.unlink(missing_ok=True)
+                fsync_directory(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+        if progress:
+            progress(size)
+        return Uploaded(size, sha256, crc, etag)
 
     def download(
         self,

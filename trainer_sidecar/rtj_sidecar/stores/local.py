@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import errno
+import fcntl
 import hashlib
 import os
 import queue
@@ -23,6 +25,16 @@ BLOCK = 1 << 20
 # Linux's; elsewhere fsync has it all to do.
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
 _SYNC_FILE_RANGE_WRITE = 2
+_FICLONE = 0x40049409  # _IOW(0x94, 9, int), linux/fs.h
+_CANNOT_SHARE = {
+    errno.EOPNOTSUPP,
+    errno.ENOTTY,
+    errno.EXDEV,
+    errno.EINVAL,
+    errno.EPERM,
+    errno.ENOSYS,
+    errno.EMLINK,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +157,33 @@ def hash_file(path: Path, *, cancel: threading.Event | None = None) -> tuple[int
             digest.update(block)
             crc = crc64(block, crc)
         return source.size, digest.hexdigest(), crc64_text(crc)
+
+
+def share(source: Path, target: Path) -> bool:
+    """Make the new file `target` of the source's bytes without copying them: a reflink, else a
+    hard link. False where the file system can do neither. Raises OSError for the source's trouble.
+
+    A hard link shares what is written in place later, too: the caller hashes, and asks again.
+    """
+    with open_source(source) as found:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.ioctl(descriptor, _FICLONE, found.descriptor)
+            os.fchmod(descriptor, 0o644)
+            return True
+        except OSError as error:
+            os.unlink(target)
+            if error.errno not in _CANNOT_SHARE:
+                raise
+        finally:
+            os.close(descriptor)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _CANNOT_SHARE:
+            return False
+        raise
+    return True
 
 
 def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> None:

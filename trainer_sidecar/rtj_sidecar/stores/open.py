@@ -5,12 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from rtj_api import contract
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import OnWait, Store, StoreProblem
 from rtj_sidecar.stores.late import late_store
 
 SCHEMES = ("s3", "file")
+
+
+def kept_in(directory: Path) -> Store:
+    """The store of a job that has no other: below its checkpoint directory, nothing copied."""
+    from rtj_sidecar.stores.file import FileStore
+
+    return FileStore(_kept_in(directory), links=True)
+
+
+def keeps_run(directory: Path) -> bool:
+    """Whether a job without another store has kept a run below this directory."""
+    return _kept_in(directory).is_dir()
+
+
+def _kept_in(directory: Path) -> Path:
+    return directory / contract.HIDDEN_DIR / contract.DIRECTORY_STORE
 
 
 def open_store(
