@@ -224,13 +224,18 @@ class Attempts:
         if self._storing is not None and not at.may_publish:
             self._later(self._storing.recover())
 
+    async def _restore_settled(self, directive: Directive) -> None:
+        """With no operator to tell that older writers have ended."""
+        await self._fence.until_settled()
+        await self._restorer.restore(directive)
+
     # --- go ---
 
     async def _go(self, directive: Directive) -> None:
         at, attempt = self._at, directive.attempt
         if directive.through_store is not None and at.link.told_to_go() < attempt:
             agreed = await self.store_mode.reach(
-                directive, prepare=self._prepare, restore=self._restorer.restore
+                directive, prepare=self._prepare, restore=self._restore_settled
             )
             if agreed is None:
                 return

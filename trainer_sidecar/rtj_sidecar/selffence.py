@@ -48,6 +48,7 @@ class SelfFence:
         self._writes: Bounded[Free | Held | Passed] = Bounded("write-fence")
         self._read_at = boot_time()  # of the last read that returned
         self._was_there = False
+        self._is_first = False  # nobody had claimed this directory before
         self._one_read = asyncio.Lock()
         self._settling: asyncio.TimerHandle | None = None
 
@@ -209,12 +210,23 @@ class SelfFence:
         if at.reporter.current.directory == told:
             at.reporter.set(directory=told.model_copy(update={"settled": True}))
 
+    async def until_settled(self) -> None:
+        """Where no operator tells which older writers are proved ended: until every one of them
+        has stopped itself."""
+        while self._has_claimed and not self._is_first:
+            told = self._at.reporter.current.directory
+            if told is None or told.settled:
+                return
+            await asyncio.sleep(0.2)
+
     async def _write(self, me: Self, *, may_claim: bool) -> Free | Held | Passed:
         at = self._at
         config = at.site.config
 
         def work() -> Free | Held | Passed:
-            found = claimable(read_fence(at.site.path), me=me, may_claim=may_claim)
+            there = read_fence(at.site.path)
+            self._is_first = there is None
+            found = claimable(there, me=me, may_claim=may_claim)
             if isinstance(found, Free):
                 write_fence(
                     at.site.path,

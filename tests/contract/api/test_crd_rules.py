@@ -5,6 +5,7 @@ The words asserted here are those that a person reads under `kubectl apply`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -301,14 +302,13 @@ CHANGES = {
         {"checkpoint": {"path": "/elsewhere"}},
         "checkpoint.path cannot be changed",
     ),
+    "run-id-immutable": ({"checkpoint": {"runID": "run-2"}}, "runID cannot be changed"),
+}
+TAKEN_AWAY = {
     "store-stays": (
-        {
-            "checkpoint": {"store": None},
-            "template": {"spec": {"volumes": [CLAIM]}},
-        },
+        {"checkpoint": {"store": None}, "template": {"spec": {"volumes": [CLAIM]}}},
         "checkpoint.store cannot be added or removed",
     ),
-    "run-id-immutable": ({"checkpoint": {"runID": "run-2"}}, "runID cannot be changed"),
 }
 ALLOWED_CHANGES = {
     "suspend": {"suspend": False},
@@ -323,7 +323,7 @@ ALLOWED_CHANGES = {
 
 
 def test_every_rule_has_its_cases() -> None:
-    assert sorted([*CASES, *CHANGES]) == sorted(rule.name for rule in ALL_RULES)
+    assert sorted([*CASES, *CHANGES, *TAKEN_AWAY]) == sorted(rule.name for rule in ALL_RULES)
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -360,6 +360,16 @@ def test_what_a_run_is_bound_to_cannot_be_changed(
 def test_a_run_id_cannot_be_taken_away(stored: dict[str, Any], space: Kube) -> None:
     patch = '{"spec":{"checkpoint":{"runID":null}}}'
     with pytest.raises(KubectlError, match="runID cannot be changed"):
+        space.run("patch", contract.PLURAL, "stored", "--type=merge", "-p", patch)
+
+
+@pytest.mark.parametrize("rule", TAKEN_AWAY)
+def test_what_a_run_is_bound_to_cannot_be_taken_away(
+    rule: str, stored: dict[str, Any], space: Kube
+) -> None:
+    change, says = TAKEN_AWAY[rule]
+    patch = json.dumps({"spec": change})
+    with pytest.raises(KubectlError, match=says):
         space.run("patch", contract.PLURAL, "stored", "--type=merge", "-p", patch)
 
 
