@@ -151,10 +151,14 @@ PROOFS = {
 @pytest.mark.parametrize("proof", PROOFS)
 def test_what_the_kubelet_says_of_the_old_pod_ends_the_wait(proof: str) -> None:
     seen, old = replaced(**SHARED)
-    waiting = prepared(replace(seen, pods=(*seen.pods, old)))
+    waiting = unheard(prepared(replace(seen, pods=(*seen.pods, old))), old)
     assert not chooses(waiting)
     ended = PROOFS[proof](old)
     assert chooses(replace(waiting, pods=(*seen_pods(waiting, old), ended)))
+
+
+def unheard(seen: Observed, old: PodView) -> Observed:
+    return replace(seen, reports={k: v for k, v in seen.reports.items() if k != old.uid})
 
 
 def seen_pods(seen: Observed, old: PodView) -> tuple[PodView, ...]:
@@ -171,7 +175,7 @@ def seen_pods(seen: Observed, old: PodView) -> tuple[PodView, ...]:
 def test_a_person_who_says_that_the_node_is_off_ends_the_wait(node: NodeView) -> None:
     seen, old = replaced(**SHARED)
     lost = replace(old, node="n")
-    waiting = prepared(replace(seen, pods=(*seen.pods, lost)))
+    waiting = unheard(prepared(replace(seen, pods=(*seen.pods, lost))), old)
     assert not chooses(replace(waiting, nodes={**seen.nodes, "n": NodeView(name="n", ready=None)}))
     assert chooses(replace(waiting, nodes={**seen.nodes, "n": node}))
 
