@@ -60,6 +60,7 @@ class PodLike:
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"
+    shell: str | None = None  # the trainer's image has this sh and no Python
     agent: subprocess.Popen[bytes] | None = None
     trainer: Supervised | None = None
 
@@ -104,6 +105,7 @@ class PodLike:
             self.command,
             path=self.path,
             grace=self.config.trainer_grace_seconds,
+            shell=self.shell,
         )
 
     def answers(self) -> Report | None:

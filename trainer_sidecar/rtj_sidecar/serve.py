@@ -1,6 +1,6 @@
 """The process around one agent: arguments, log, signals.
 
-Exit code 2 for a wrong environment; otherwise runs until SIGTERM.
+Exit code 2 for a wrong environment, 3 where its port is taken; otherwise runs until SIGTERM.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import signal
@@ -33,10 +34,21 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+class PortTaken(Exception):
+    """Another program listens where this sidecar should."""
+
+
 async def serve(site: Site) -> None:
     """Run one agent until SIGTERM or SIGINT."""
     agent = Agent(site)
-    await agent.start()
+    try:
+        await agent.start()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        # On the host's network: the pod is replaced, and a new one has another port.
+        await agent.close()
+        raise PortTaken(f"port {site.port} is taken on this node: {error.strerror}") from error
     work = asyncio.create_task(agent.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
@@ -69,5 +81,9 @@ def main() -> int:
     except ConfigError as error:
         print(f"rtj_sidecar: {error}", file=sys.stderr)
         return 2
-    asyncio.run(serve(site))
+    try:
+        asyncio.run(serve(site))
+    except PortTaken as error:
+        print(f"rtj_sidecar: {error}", file=sys.stderr)
+        return 3
     return 0

@@ -75,7 +75,8 @@ def desired_sidecar(
     policy = wanted.image_pull_policy or default_pull_policy
     if policy:
         container["imagePullPolicy"] = str(policy)
-    env_from = [dict(source) for source in wanted.env_from]
+    env_from = _sources_of_sub_paths(trainer, mounts=mounts)
+    env_from += [dict(source) for source in wanted.env_from]
     store = spec.checkpoint.store
     if store is not None and store.credentials_secret:
         env_from.insert(0, {"secretRef": {"name": store.credentials_secret}})
@@ -119,15 +120,36 @@ def _environment(
     names = {entry["name"] for entry in ours}
     users = [dict(entry) for entry in spec.sidecar.env if entry.get("name") not in names]
     names |= {entry.get("name") for entry in users}
-    needed = _names_in_sub_paths(mounts) - names
+    needed = _names_of_sub_paths(trainer, mounts=mounts) - names
     # A subPathExpr is expanded from the environment of the container that mounts.
     copied = [dict(e) for e in trainer.get("env") or [] if e.get("name") in needed]
     return [*copied, *users, *ours]
 
 
-def _names_in_sub_paths(mounts: Sequence[Manifest]) -> set[str]:
-    text = " ".join(str(mount.get("subPathExpr", "")) for mount in mounts)
+def _names_of_sub_paths(trainer: Mapping[str, Any], *, mounts: Sequence[Manifest]) -> set[str]:
+    """Variables that the mounts' paths are made of, and those that these are made of."""
+    values = {entry.get("name"): str(entry.get("value", "")) for entry in trainer.get("env") or []}
+    found: set[str] = set()
+    queue = _names_in(" ".join(str(mount.get("subPathExpr", "")) for mount in mounts))
+    while queue:
+        name = queue.pop()
+        found.add(name)
+        queue |= _names_in(values.get(name, "")) - found
+    return found
+
+
+def _names_in(text: str) -> set[str]:
     return set(re.findall(r"\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)", text))
+
+
+def _sources_of_sub_paths(
+    trainer: Mapping[str, Any], *, mounts: Sequence[Manifest]
+) -> list[Manifest]:
+    """The trainer's `envFrom` where a path is made of a variable that only it can hold."""
+    stated = {entry.get("name") for entry in trainer.get("env") or []}
+    if _names_of_sub_paths(trainer, mounts=mounts) <= stated:
+        return []
+    return [dict(source) for source in trainer.get("envFrom") or []]
 
 
 def _resources(

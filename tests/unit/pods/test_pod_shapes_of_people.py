@@ -153,3 +153,29 @@ def test_what_people_write_passes_through() -> None:
     trainer = {"name": "trainer", "image": "i", "command": ["t"]}
     pod = pod_of(spec_of(pod={"containers": [helper, trainer]}))
     assert pod["containers"][0] == helper
+
+
+def sub_path(*env: dict, expression: str, **trainer: Any) -> dict:
+    mount = {"name": "data", "mountPath": "/checkpoints", "subPathExpr": expression}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+    shape = {"env": list(env), "volumeMounts": [mount], **trainer}
+    return sidecar_of(spec_of(trainer=shape, pod={"volumes": [claim]}))
+
+
+def test_a_sub_path_takes_the_variables_that_its_variables_are_made_of() -> None:
+    env = [
+        {"name": "TEAM", "value": "nlp"},
+        {"name": "SECRET", "value": "x"},
+        {"name": "WHERE", "value": "runs/$(TEAM)"},
+    ]
+    copied = [entry["name"] for entry in sub_path(*env, expression="$(WHERE)/a")["env"]]
+    assert copied[:2] == ["TEAM", "WHERE"]
+    assert "SECRET" not in copied
+
+
+def test_a_sub_path_of_a_variable_from_elsewhere_takes_its_source() -> None:
+    source = {"configMapRef": {"name": "settings"}}
+    made = sub_path(expression="$(FROM_MAP)", envFrom=[source])
+    assert made["envFrom"] == [source]
+    stated = {"name": "HERE", "value": "a"}
+    assert "envFrom" not in sub_path(stated, expression="$(HERE)", envFrom=[source])
