@@ -55,7 +55,8 @@ class Volume:
 def volume(space: Kube) -> Iterator[Volume]:
     name = f"shared-{uuid.uuid4().hex[:8]}"
     root = Path("/var/tmp") / f"rtj-e2e-{name}"
-    root.mkdir(mode=0o777)
+    root.mkdir()
+    root.chmod(0o777)  # whoever the pods run as
     size = {"storage": "1Gi"}
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     space.apply(

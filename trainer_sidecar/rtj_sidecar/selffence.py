@@ -15,7 +15,7 @@ import time
 from rtj_api.reasons import Reason
 from rtj_api.wire import Directive, DirectoryFence, DirectoryOwner
 
-from rtj_sidecar.directory import problem_of
+from rtj_sidecar.directory import DirectoryProblem, problem_of
 from rtj_sidecar.directory_fence import (
     Bounded,
     Free,
@@ -84,6 +84,9 @@ class SelfFence:
         try:
             owner = await self._read()
         except OSError as error:
+            is_missing = isinstance(error, FileNotFoundError) and not self._was_there
+            if is_missing and not (at.is_training or at.is_after_go):
+                return  # not made yet
             await self._silent(error)
             return
         at.reporter.heal(KEY)
@@ -179,6 +182,7 @@ class SelfFence:
             return True
         if self._settling is not None:
             self._settling.cancel()
+        await self._make_directory()
         at.reporter.set(directory=None)
         me = self._me(directive.attempt)
         found = await self._write(me, may_claim=directive.may_claim)
@@ -204,6 +208,21 @@ class SelfFence:
                 self._was_there, self._read_at = True, boot_time()
                 self._settling = at.loop.call_later(SETTLED_SECONDS, self._settled, told)
         return True
+
+    async def _make_directory(self) -> None:
+        at, state = self._at, self._at.supervisor
+        if state is None:
+            return
+        making = at.on_disk(at.directory.make, uid=state.uid, gid=state.gid)
+        try:
+            await asyncio.wait_for(making, CLAIM_SECONDS)
+        except DirectoryProblem as problem:
+            raise AttemptFailed(problem.reason, problem.message) from problem
+        except TimeoutError:
+            raise AttemptFailed(
+                Reason.DIRECTORY_UNREACHABLE,
+                f"{at.site.config.path} does not answer for {CLAIM_SECONDS:.0f} s",
+            ) from None
 
     def _settled(self, told: DirectoryFence) -> None:
         at = self._at
