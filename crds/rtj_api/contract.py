@@ -26,6 +26,8 @@ ROLE_RANK = "rank"
 ANNOTATION_DIRECTIVE = f"{GROUP}/directive"
 ANNOTATION_MADE_IN = f"{GROUP}/made-in-attempt"
 ANNOTATION_TEMPLATE_HASH = f"{GROUP}/template-hash"
+# Its sidecar can agree with its gang through the store, see wire.ThroughStore; older ones cannot.
+ANNOTATION_STORE_MODE = f"{GROUP}/store-mode"
 # --- on the job: one-shot wishes, JSON {"id": ..., "action": ...}, see wire.Request ----------
 ANNOTATION_REQUEST = f"{GROUP}/request"
 

@@ -39,7 +39,11 @@ def last_words(report: Report) -> str:
     text = short.dump_json()
     if len(text.encode()) > MESSAGE_MAX_BYTES:  # many bytes a character
         bare = short.trainer.model_copy(update={"tail": [], "error": None})
-        text = short.model_copy(update={"trainer": bare, "acted": [], "holder": None}).dump_json()
+        brief = short.problem and short.problem.model_copy(
+            update={"message": short.problem.message[:LINE_LENGTH]}
+        )
+        fields = {"trainer": bare, "problem": brief, "acted": [], "holder": None}
+        text = short.model_copy(update=fields).dump_json()
     return text
 
 

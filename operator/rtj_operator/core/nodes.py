@@ -51,6 +51,12 @@ def is_heard(gang: Gang, pod: PodView) -> bool:
     return view.connected or gang.now - view.last_contact < gang.policy.contact_lost_seconds
 
 
+def can_be_on(gang: Gang) -> bool:
+    """Whether this gang could agree through a store. Sidecars of an older version cannot."""
+    pods = [m.pod for m in gang.members if m.pod is not None]
+    return gang.spec.has_store and all(pod.has_store_mode for pod in pods)
+
+
 def stays_on(gang: Gang) -> bool:
     """Whether the attempt that follows begins in store mode: reports are not back from everyone."""
     if not gang.through_store:

@@ -138,6 +138,7 @@ class PodView:
         None  # as parsed from the annotation; None: none or unreadable
     )
     template_hash: str | None = None
+    has_store_mode: bool = True  # its sidecar can agree with its gang through the store
     trouble: str | None = None  # what its node says against its start, from its newest event
 
     @property

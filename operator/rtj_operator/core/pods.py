@@ -200,6 +200,7 @@ def _metadata(spec: JobSpec, *, owner: Owner, rank: int, made_in: int, parts: _P
             **(stated.get("annotations") or {}),
             contract.ANNOTATION_MADE_IN: str(made_in),
             contract.ANNOTATION_TEMPLATE_HASH: template_hash(spec),
+            contract.ANNOTATION_STORE_MODE: "true",
         },
         "ownerReferences": [
             {

@@ -12,7 +12,7 @@ from rtj_api.wire import Phase, SidecarPhase, TrainerState
 from rtj_operator.core.directives import desired_directive, has_accepted
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.nodes import is_heard
+from rtj_operator.core.nodes import can_be_on, is_heard
 
 
 def _stage_began(gang: Gang, member: Member) -> float:
@@ -63,8 +63,8 @@ def overdue_of(gang: Gang, member: Member) -> Fault | None:
         last = view.last_contact if view is not None else None
         since = max(began, asked or began, last or began)
         is_training = report is not None and report.trainer.attempt == gang.attempt
-        if gang.spec.has_store or is_training:
-            return None  # with a store the gang goes on through that: see storemode
+        if is_training or can_be_on(gang):
+            return None  # the gang goes on through the store: see storemode
         if alarm.has_passed(since + policy.first_report_seconds):
             return _overdue(
                 member,

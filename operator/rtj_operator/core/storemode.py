@@ -13,7 +13,7 @@ from rtj_api.status import CurrentAttempt, Status
 from rtj_operator.core import starts
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.lastwords import is_released, last_words_of
-from rtj_operator.core.nodes import is_heard
+from rtj_operator.core.nodes import can_be_on, is_heard
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
 
@@ -48,7 +48,7 @@ def mode(gang: Gang) -> Plan | None:
     """A running pod's report cannot be had for 30 s although its node lives: from here on the
     store carries what reports would. Left before a start, when all are heard again."""
     current = gang.status.current
-    if current is None or gang.status.hold is not None or not gang.spec.has_store:
+    if current is None or gang.status.hold is not None or not can_be_on(gang):
         return None
     if gang.through_store:
         return _leave(gang, current)

@@ -192,6 +192,7 @@ def pod_view(raw: Raw) -> PodView | None:
         others=tuple(c for name, c in containers.items() if name not in (trainer, sidecar)),
         directive=_directive(notes),
         template_hash=notes.get(contract.ANNOTATION_TEMPLATE_HASH),
+        has_store_mode=notes.get(contract.ANNOTATION_STORE_MODE) == "true",
     )
 
 

@@ -116,6 +116,11 @@ def test_without_a_store_there_is_nothing_to_agree_through() -> None:
     assert decide(seen).rule != "store_mode"
 
 
+def test_sidecars_of_an_older_version_cannot_agree_through_it() -> None:
+    seen = with_pod(unheard(running(), 0, 1), 1, has_store_mode=False)
+    assert decide(alive(later(seen, 31))).rule != "store_mode"
+
+
 def test_silence_is_no_evidence_in_it() -> None:
     """Neither missed deadlines nor a dead connection: hours later nothing has happened."""
     seen = alive(later(in_store_mode(), 7200))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.supervised import can_unshare, python, start_supervised, supervised, wait_for
-from rtj_api.wire import TrainerState
+from rtj_api.wire import Release, TrainerState
 from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 SLEEPER = python("import time; print('up', flush=True); time.sleep(600)")
@@ -157,6 +157,21 @@ def test_release_waits_for_the_trainer(tmp_path: Path) -> None:
         one.stop(1)
         assert one.process.wait(10) == 0
         assert one.termination_log.read_text() == "abandoned"
+
+
+def test_a_failure_that_is_passed_on_is_told_once(tmp_path: Path) -> None:
+    """The kubelet starts the container again, and that run waits for what comes next."""
+    with supervised(tmp_path, python("import sys; sys.exit(3)")) as one:
+        one.go(1)
+        one.until_exited(1)
+        one.link.release(Release(message="words", code=3))
+        assert one.process.wait(10) == 3
+        assert one.termination_log.read_text() == "words"
+    with supervised(tmp_path, python("import time; time.sleep(60)")) as again:
+        state = again.until(lambda s: s.trainer.attempt == 1)
+        assert state.trainer.exit_code == 3
+        again.go(2)
+        again.until_running(2)
 
 
 def test_leaves_when_nobody_looks_after_the_saves_any_more(tmp_path: Path) -> None:
