@@ -170,6 +170,13 @@ def test_a_trainer_that_ignores_its_checkpoint_is_stopped(
     assert "--resume" in report.problem.message
     pod.until(lambda r: r.trainer.state is TrainerState.EXITED)
     assert newest(pod.report()).name == best.name
+    # What it made goes aside, although it is older than what is restored.
+    again = newest(prepared(pod, 3))
+    assert again.name == best.name
+    pod.direct(Phase.RESTORE, 3, resume=again)
+    pod.until_phase(SidecarPhase.RESTORED, 3)
+    assert (pod.path / ".rtj/quarantine/3/ckpt_10.pt").exists()
+    assert not (pod.path / "ckpt_10.pt").exists()
 
 
 def test_the_sidecar_may_be_killed_at_any_moment(pods: list[PodLike], tmp_path: Path) -> None:
