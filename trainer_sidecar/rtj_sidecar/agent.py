@@ -262,7 +262,7 @@ class Agent:
             group.create_task(self.attempts.store_mode.loop())
             group.create_task(self.fence.loop())
             if self.storing is not None:
-                group.create_task(self.storing.watch_loop())
+                group.create_task(self.storing.owning.held_loop())
             if not self._site.holds:
                 group.create_task(self.shipping.listen_loop())
 

@@ -7,26 +7,24 @@ that did not answer for an empty one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
-from rtj_api.rules.steering import MadeWith, changes, masked
-from rtj_api.wire import Candidate, Directive, Found, Holder, Resume, Verdict, Wanted
+from rtj_api.wire import Candidate, Directive, Found, Resume, Verdict, Wanted
 
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.owning import Owning
 from rtj_sidecar.runs.beginnings import acted
 from rtj_sidecar.runs.fence import Claimed, FenceTaken, OwnedByOther, Superseded
 from rtj_sidecar.runs.history import History
-from rtj_sidecar.runs.records import FenceRecord, Outcome, Parent
+from rtj_sidecar.runs.records import Outcome, Parent
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 15.0
-WATCH_SECONDS, HELD_SECONDS = 5.0, 30.0
 ACTED_TOLD = 64
 KEY = "store"
 
@@ -41,7 +39,7 @@ class Storing:
         self.listed = asyncio.Event()
         self.vetted = asyncio.Event()  # nothing is being fetched to prove a save
         self.vetted.set()
-        self._watching: asyncio.Task[None] | None = None
+        self.owning = Owning(station, holding)
 
     async def claim_and_list(self, directive: Directive, *, prove: bool = True) -> None:
         """Goes on until the store has answered; `listed` is set as soon as it has, before a save
@@ -50,8 +48,7 @@ class Storing:
         `prove` False: nothing will be resumed in this attempt, so nothing is proved."""
         at, back_off = self._at, MIN_BACK_OFF
         self.listed.clear()
-        if self._watching is not None:
-            self._watching.cancel()
+        self.owning.watch_no_more()
         at.reporter.set(found=None)
         if at.run is None:
             at.reporter.set(listed=False)
@@ -82,7 +79,7 @@ class Storing:
         )
         match answer:
             case OwnedByOther(owner, fence, complete, record):
-                holder = self._holder_of(record)
+                holder = self.owning.holder_of(record)
                 at.reporter.set(
                     fence_owner=owner, run_complete=complete, listed=True, holder=holder
                 )
@@ -92,7 +89,7 @@ class Storing:
                     retrying=True,
                 )
                 if not complete:
-                    self._watching = asyncio.create_task(self._until_released(run, holder))
+                    self.owning.watch(run, holder)
                 return False
             case Superseded(attempt, fence):
                 at.fail(
@@ -131,7 +128,7 @@ class Storing:
             fence_owner=None,
             run_complete=complete is not None,
             completed_by=complete,
-            holder=self._holder_of(others[-1]) if others else None,
+            holder=self.owning.holder_of(others[-1]) if others else None,
             acted=has_acted[-ACTED_TOLD:],
             found=None,
         )
@@ -207,51 +204,6 @@ class Storing:
         self._tell_invalid([judged], run=run, history=history)
         why = run.why_invalid(history, judged.name) or judged.invalid
         return Found(asked=found.asked, problem=f"{judged.name} is not valid: {why}")
-
-    def _holder_of(self, record: FenceRecord) -> Holder:
-        config, directive = self._at.site.config, self._at.directive
-        return Holder(
-            owner=record.owner,
-            namespace=record.namespace,
-            job=record.job,
-            attempt=record.attempt,
-            fence=record.fence,
-            claimed_at=record.claimed_at,
-            outcome=record.outcome,
-            changes=changes(
-                MadeWith(image=record.image, command=record.command, world_size=record.world_size),
-                MadeWith(
-                    image=config.image,
-                    command=masked(config.command),
-                    world_size=directive.world_size if directive is not None else None,
-                ),
-            ),
-        )
-
-    async def _until_released(self, run: Run, holder: Holder) -> None:
-        """While the run is another's: tell when its holder lets it go, or is another by now."""
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            try:
-                record = await asyncio.to_thread(run.newest_fence)
-            except StoreProblem:
-                continue
-            if record is not None and self._holder_of(record) != holder:
-                self._at.reporter.set(holder=self._holder_of(record))
-                return
-
-    async def watch_loop(self) -> None:
-        """Between saves nothing would tell that another job took the run over."""
-        at = self._at
-        while True:
-            await asyncio.sleep(HELD_SECONDS)
-            fence = at.fence
-            if at.run is None or fence is None or not (at.may_publish and at.is_training):
-                continue
-            with contextlib.suppress(StoreProblem):
-                record = await asyncio.to_thread(at.run.newest_fence)
-                if record is not None and record.fence > fence == at.fence and at.may_publish:
-                    self._holding.lost(record.fence)
 
     async def begin_line(self, run: Run, parent: Parent) -> None:
         """The fence has its parent: only what can be reached through it counts from now on."""
