@@ -12,6 +12,7 @@ from kit.observations import applied
 from rtj_api import contract, wire
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import (
+    Beginnings,
     Budgets,
     CheckpointStatus,
     Condition,
@@ -21,6 +22,7 @@ from rtj_api.status import (
     RestartKind,
     ResumeDecision,
     Status,
+    WantedBeginning,
 )
 from rtj_operator.core.decide import decide
 from rtj_operator.core.directives import HAS_RESTORED
@@ -136,6 +138,18 @@ problems = st.builds(
 )
 
 
+holders = st.builds(
+    wire.Holder,
+    owner=st.sampled_from(["cluster/other", "cluster/third"]),
+    job=st.sampled_from([None, "gpt"]),
+    attempt=st.integers(1, 3),
+    fence=st.integers(1, 5),
+    claimed_at=times,
+    outcome=st.sampled_from([None, "released", "failed", "complete"]),
+)
+wishes = ["f1-n1-s4", "request 1", f"Fresh of job {UID}"]
+
+
 @st.composite
 def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
     report = wire.Report(
@@ -169,6 +183,17 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
         candidates=draw(st.lists(candidates, max_size=3, unique_by=lambda c: c.name)),
         run_complete=draw(st.sampled_from([False, False, False, True])),
         completed_by=draw(st.sampled_from([None, f"cluster/{UID}", "cluster/other"])),
+        holder=draw(st.none() | holders),
+        found=draw(
+            st.none()
+            | st.builds(
+                wire.Found,
+                asked=st.sampled_from(wishes),
+                save=st.none() | candidates,
+                problem=st.sampled_from([None, "bit rot"]),
+            )
+        ),
+        acted=draw(st.lists(st.sampled_from(wishes), max_size=2, unique=True)),
         pinned=draw(st.lists(names, max_size=3, unique=True)),
         progress=wire.ProgressView(
             step=draw(st.none() | st.integers(0, 99)), updated_at=draw(maybe_time)
@@ -191,6 +216,13 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
     )
 
 
+wanted = st.builds(
+    WantedBeginning,
+    value=st.sampled_from([None, "f1-n1-s4"]),
+    asked=st.sampled_from(wishes),
+)
+
+
 @st.composite
 def statuses(draw: st.DrawFn) -> Status:
     attempt = draw(st.integers(0, 3))
@@ -204,6 +236,7 @@ def statuses(draw: st.DrawFn) -> Status:
         step=draw(st.none() | st.integers(0, 99)),
         fast=draw(st.booleans()),
         through_store=draw(st.sampled_from([False, False, True])),
+        asked=draw(st.sampled_from([None, None, *wishes])),
         at=draw(times),
     )
     hold = None
@@ -216,6 +249,9 @@ def statuses(draw: st.DrawFn) -> Status:
                         Reason.NO_VALID_CHECKPOINT,
                         Reason.STORE_UNREACHABLE,
                         Reason.RUN_IN_USE,
+                        Reason.RUN_ALREADY_COMPLETE,
+                        Reason.RUN_EXISTS,
+                        Reason.RESUME_FROM_UNUSABLE,
                         Reason.FINAL_CHECKPOINT_NOT_DURABLE,
                     ]
                 )
@@ -244,6 +280,14 @@ def statuses(draw: st.DrawFn) -> Status:
             recorded_at=draw(times),
             not_before=draw(st.none() | st.floats(NOW - 60, NOW + 60).map(lambda t: round(t, 3))),
             restored_at=draw(maybe_time) if started else None,
+            may_claim=(may_claim := draw(st.booleans())),
+            claim_over="cluster/other" if may_claim else None,
+            wanted=draw(st.none() | wanted),
+        ),
+        beginnings=Beginnings(
+            wanted=draw(st.none() | wanted),
+            acted=draw(st.lists(st.sampled_from(wishes), max_size=2, unique=True)),
+            accepted=draw(st.booleans()),
         ),
         placements=[draw(st.integers(1, attempt)) for _ in range(2)],
         resume=draw(st.sampled_from([resume, resume, None])),
@@ -273,6 +317,9 @@ def observations(draw: st.DrawFn) -> Observed:
         max_restarts=3,
         suspend=draw(st.sampled_from([False, False, False, True])),
         shared_directory=draw(st.booleans()),
+        on_existing_run=draw(st.sampled_from(["Resume", "Resume", "Hold", "Fresh"])),
+        take_over=draw(st.sampled_from([None, None, "other", "cluster/other"])),
+        resume_from=draw(st.sampled_from([None, None, "f1-n1-s4"])),
         scratch_if_none_valid=draw(st.booleans()),
     )
     problem = SpecProblem(reason=Reason.INVALID_SPEC, message="spec.x: wrong")
@@ -291,7 +338,10 @@ def observations(draw: st.DrawFn) -> Observed:
             request=draw(
                 st.none()
                 | st.builds(
-                    wire.Request, id=st.just("1"), action=st.sampled_from(list(wire.RequestAction))
+                    wire.Request,
+                    id=st.just("1"),
+                    action=st.sampled_from(list(wire.RequestAction)),
+                    save=st.sampled_from([None, "f1-n1-s4", "no save"]),
                 )
             ),
         ),
@@ -308,6 +358,9 @@ def observations(draw: st.DrawFn) -> Observed:
         },
         reports={p.uid: draw(reports(p.uid, p.rank)) for p in views if draw(st.booleans())},
         stale_lease_share=draw(st.sampled_from([0.0, 0.3, 0.9])),
+        owner_lives=draw(
+            st.dictionaries(st.sampled_from(["cluster/other"]), st.booleans(), max_size=1)
+        ),
     )
 
 
