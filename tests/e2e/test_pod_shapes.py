@@ -89,9 +89,10 @@ def private_store(product: Stack, space: Kube, scratch: Path) -> Iterator[str]:
         yield f"https://{product.host_address}:{port}"
 
 
-# A trainer in shell: counts, saves each fifth step, goes on from the file it is given.
+# A trainer in shell: counts, saves each fifth step, goes on from the file it is given. Kubernetes
+# makes one dollar of two.
 SHELL_TRAINER = """
-echo $$ > /tmp/pid; set -- $(RTJ_RESUME_ARGS); n=0; [ $# -lt 2 ] || n=$(cat "$2")
+echo $$$$ > /tmp/pid; set -- $(RTJ_RESUME_ARGS); n=0; [ $# -lt 2 ] || n=$(cat "$2")
 echo "START $n"
 while :; do
     n=$((n + 1)); sleep 0.2
