@@ -11,7 +11,7 @@ import contextlib
 import time
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import CheckpointView, Verdict
+from rtj_api.wire import CheckpointView, Phase, Verdict
 
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status
@@ -52,7 +52,7 @@ class Looking:
                 await asyncio.wait_for(at.look_now.wait(), self._poll_seconds())
             at.look_now.clear()
             # On a shared directory other pods' trainers may write after this pod's has ended.
-            shared = at.site.config.shared_directory and at.is_after_go
+            shared = at.site.config.shared_directory and self._may_have_writers
             if at.is_training or shared:
                 await self.look(gone=False)
 
@@ -151,13 +151,19 @@ class Looking:
         )
 
     @property
+    def _may_have_writers(self) -> bool:
+        """Trainers of this attempt were told to go, or are being stopped, each in its own time."""
+        directive = self._at.directive
+        return directive is not None and directive.phase in (Phase.GO, Phase.STOP)
+
+    @property
     def may_find_more(self) -> bool:
         """Whether another pod's trainer may yet finish a save in the directory that all share."""
         at = self._at
         if not at.site.config.shared_directory or not at.touches_directory:
             return False
         is_waited_for = (
-            at.is_after_go
+            self._may_have_writers
             and not at.reporter.current.terminating
             and time.monotonic() - at.contact < WAITED_SECONDS
         )
