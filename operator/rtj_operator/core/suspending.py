@@ -25,6 +25,13 @@ def newest_save(gang: Gang) -> str | None:
     return gang.status.checkpoint.last_durable_name
 
 
+def _have_all_saved(gang: Gang, *, since: float) -> bool:
+    """Every rank that saves has finished one since, though a slow store keeps it from a name."""
+    reports = [m.report.checkpoint for m in gang.members if m.report is not None]
+    times = [view.last_saved_at for view in reports if view.last_saved_at is not None]
+    return bool(times) and min(times) > since
+
+
 def should_wait(gang: Gang) -> bool:
     """Training goes on for a moment, since a save is due that would else be lost work."""
     limit = gang.spec.suspend_wait_seconds
@@ -35,7 +42,7 @@ def should_wait(gang: Gang) -> bool:
     mark = gang.status.pending_suspend
     if mark is None:
         return True
-    if newest_save(gang) != mark.save:
+    if newest_save(gang) != mark.save or _have_all_saved(gang, since=mark.since):
         return False
     return not gang.alarm.has_passed(mark.since + limit)
 
