@@ -24,7 +24,7 @@ class Policy:
     container_back_store_seconds: float = 45.0  # … in store mode: the kubelet backs off itself
     placement_seconds: float = 600.0  # half a gang may wait for the other half's nodes
     avoid_seconds: float = 90.0  # a pod that keeps off lost nodes may wait so long for another
-    containers_made_seconds: float = 30.0  # then a pod without any container is shown as stuck
+    containers_made_seconds: float = 60.0  # then a pod without any container is shown as stuck
     create_retry_seconds: float = 15.0  # after the API server refused a pod
     # reports and nodes
     report_fresh_seconds: float = 10.0  # older than this, a report is no ground for a fast path

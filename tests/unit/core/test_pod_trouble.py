@@ -187,7 +187,7 @@ def test_containers_that_are_never_made_are_told_after_a_while() -> None:
         seen, 1, phase="Pending", sidecar=waiting, trainer=None, created_at=seen.now - 5
     )
     assert condition_of(seen, ConditionType.RUNNING).reason != Reason.CONTAINER_CONFIG_ERROR
-    found = condition_of(later(seen, 30), ConditionType.RUNNING)
+    found = condition_of(later(seen, 60), ConditionType.RUNNING)
     assert found.reason == Reason.CONTAINER_CONFIG_ERROR
     assert "volume" in found.message
 

@@ -54,6 +54,7 @@ def test_a_pods_identity_and_place() -> None:
     assert view.created_at == 1767225610
     assert controller_uid(a_raw_pod()) == "job-1"
     assert status_port_of(a_raw_pod()) == view.status_port == 11234
+    assert view.rendezvous_told is False, "an older sidecar does not listen for it"
 
 
 def test_a_lost_label_is_read_from_the_name_which_cannot_change() -> None:
