@@ -17,11 +17,24 @@ from kit.reference import final_weights, uninterrupted_ddp
 from kit.rtj import Job
 from kit.s3 import list_keys, read_object
 from kit.stack import Stack
-from rtj_api.contract import PORT_STATUS
+from rtj_api.contract import LABEL_JOB, PORT_STATUS
 from rtj_api.reasons import Reason
 
 STEPS = 160
 SAVE_EVERY = 5
+# Each rank on a node of its own: a node's end leaves survivors, who fail first.
+APART = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {LABEL_JOB: "gpt"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+}
 
 
 @pytest.fixture
@@ -60,7 +73,9 @@ def test_a_job_whose_pods_the_operator_cannot_hear(deaf: Stack, space: Kube) -> 
         store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
         job = Job(kube=space, name="gpt")
         space.apply(
-            manifests.ddp("gpt", store=store, save_every=SAVE_EVERY, steps=STEPS, step_seconds=0.25)
+            manifests.ddp(
+                "gpt", store=store, save_every=SAVE_EVERY, steps=STEPS, step_seconds=0.25, pod=APART
+            )
         )
 
         # 1. It starts, and says what is wrong and what to do.
