@@ -17,7 +17,7 @@ from kit.podlike import PodLike, trainer_command
 from kit.supervised import wait_for
 from rtj_api.contract import MESSAGE_MAX_BYTES
 from rtj_api.reasons import Reason
-from rtj_api.wire import Phase, Report, SidecarPhase, ThroughStore, TrainerState
+from rtj_api.wire import Phase, Report, Resume, SidecarPhase, ThroughStore, TrainerState
 
 NEW, OLD = ThroughStore(), ThroughStore(ever_durable=True)
 
@@ -139,6 +139,24 @@ def test_reports_that_vanish_in_the_middle_change_nothing_for_the_trainer(gang: 
     until_done(gang, 1)
     for pod, at in zip(gang.ranks, started, strict=True):
         assert ended(pod)[1].trainer.started_at == at, "one trainer an attempt"
+
+
+@pytest.mark.parametrize("stage", [SidecarPhase.PREPARED, SidecarPhase.RESTORED])
+def test_what_the_operator_chose_before_it_went_deaf_is_what_all_restore(
+    gang: Gang, stage: SidecarPhase
+) -> None:
+    scratch = Resume(scratch=True)
+    gang.direct(Phase.PREPARE, 1)
+    gang.until(SidecarPhase.PREPARED, 1)
+    if stage is SidecarPhase.RESTORED:
+        gang.direct(Phase.RESTORE, 1, resume=scratch)
+        gang.until(SidecarPhase.RESTORED, 1)
+    gang.direct(Phase.GO, 1, resume=scratch, through_store=OLD)
+    until_trains(gang, 1)
+    (fence,) = fences(gang)
+    assert fence["goAt"]
+    assert fence["parent"]["scratch"] is True
+    assert "choice" not in fence, "it was the operator's"
 
 
 def test_an_end_from_before_is_passed_on_too(crashing: Gang) -> None:
