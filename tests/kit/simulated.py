@@ -103,6 +103,7 @@ class World:
     trainer_starts: dict[tuple[int, int, str], int] = field(default_factory=dict)
     allow_scratch: bool = False  # the test gave its consent to step 0
     deaf: bool = False  # the operator hears no report; pods hear each other
+    deaf_ranks: frozenset[int] = frozenset()  # … of these ranks
     agreements: dict[int, Agreement] = field(default_factory=dict)  # by attempt, in the store
     gate: Callable[[str], None] = lambda what: None
     writes: int = 0
@@ -355,7 +356,8 @@ class World:
 
     def _listen(self, pod: Pod) -> None:
         """The operator's poller: what it has last heard of this pod."""
-        if pod.sidecar_up and pod.ip is not None and self.is_linked(pod) and not self.deaf:
+        is_deaf = self.deaf or pod.rank in self.deaf_ranks
+        if pod.sidecar_up and pod.ip is not None and self.is_linked(pod) and not is_deaf:
             old = pod.last_report
             if old is None or (old.boot_id, old.sequence) != (f"b{pod.boot}", pod.sequence):
                 pod.last_report, pod.received_at = pod.report(self), self.now

@@ -100,6 +100,25 @@ def test_they_vanish_while_it_trains_and_no_trainer_is_touched() -> None:
     assert world.state.checkpoint.last_durable_step == 90
 
 
+@pytest.mark.parametrize("deaf", [0, 1])
+def test_one_rank_that_is_not_heard_puts_all_into_it(deaf: int) -> None:
+    world = deaf_world(total_steps=100)
+    world.deaf, world.deaf_ranks = False, frozenset({deaf})
+    operator = Operator(world)
+    operator.run_until(lambda: all_train(world, attempt=1, beyond=8))
+    for rank in (0, 1):
+        attempt, starts = world.state.attempt, world.state.starts
+        world.kill_trainer(rank, code=1)
+        operator.run_until(lambda a=attempt: all_train(world, attempt=a + 1, beyond=8))  # type: ignore[misc]
+        operator.run(30)
+        assert (world.state.attempt, world.state.starts) == (attempt + 1, starts + 1)
+        assert world.state.placements == [1, 1]
+    assert world.state.current is not None
+    assert world.state.current.through_store
+    operator.run_until(lambda: world.state.phase == JobPhase.SUCCEEDED and not world.pods)
+    assert (world.state.completions, world.state.starts) == (1, 3)
+
+
 def test_they_come_back_and_the_next_attempt_is_an_ordinary_one() -> None:
     world = deaf_world()
     operator = Operator(world)
