@@ -222,6 +222,22 @@ def mute_sidecar(op: Operator) -> None:
     recovers(op, attempt=3)
 
 
+def reports_unreachable(op: Operator) -> None:
+    """No sidecar is ever heard: it starts, crashes and ends through the store."""
+
+    def all_beyond(step: int, *, attempt: int) -> bool:
+        trainers = [p.trainer for p in op.world.pods.values()]
+        return len(trainers) == op.world.spec.replicas and all(
+            t is not None and t.attempt == attempt and t.step > step for t in trainers
+        )
+
+    op.run_until(lambda: all_beyond(8, attempt=1))
+    op.world.kill_trainer(1, code=-9)
+    op.run_until(lambda: all_beyond(8, attempt=2))
+    reaches(op, JobPhase.SUCCEEDED)
+    op.run(60)
+
+
 SCENARIOS: dict[str, Scenario] = {
     s.name: s
     for s in (
@@ -242,5 +258,8 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("last_save_not_durable", last_save_not_durable, world={"total_steps": 24}),
         Scenario("template_changed", template_changed),
         Scenario("mute_sidecar", mute_sidecar),
+        Scenario(
+            "reports_unreachable", reports_unreachable, world={"deaf": True, "total_steps": 24}
+        ),
     )
 }
