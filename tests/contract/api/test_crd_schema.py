@@ -48,6 +48,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "empty path": ({"checkpoint": {"path": ""}}, "spec.checkpoint.path"),
     "budget": ({"recovery": {"maxRestarts": -1}}, "greater than or equal to 0"),
     "back-off": ({"recovery": {"backoff": {"maxSeconds": -1}}}, "greater than or equal to 0"),
+    "placement": ({"recovery": {"placementTimeoutSeconds": 1}}, "greater than or equal to 10"),
+    "suspend": (
+        {"suspendPolicy": {"checkpointTimeoutSeconds": -1}},
+        "greater than or equal to 0",
+    ),
     "drain": ({"sidecar": {"drainSeconds": -1}}, "greater than or equal to 0"),
     "pull policy": ({"sidecar": {"imagePullPolicy": "Sometimes"}}, '"IfNotPresent"'),
     "quantity": (
@@ -109,7 +114,9 @@ def test_the_server_fills_in_the_models_defaults(space: Kube) -> None:
     assert stored["recovery"] == {
         "maxRestarts": 10,
         "backoff": {"initialSeconds": 1, "maxSeconds": 300},
+        "placementTimeoutSeconds": 600,
     }
+    assert stored["suspendPolicy"] == {"checkpointTimeoutSeconds": 60}
     assert JobSpec.model_validate(stored) == JobSpec.model_validate(GOOD["spec"])
 
 
