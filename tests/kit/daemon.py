@@ -71,7 +71,7 @@ def start(
             cwd=directory,
             env=os.environ | dict(environment or {}),
             start_new_session=True,
-            preexec_fn=_die_with_parent(),
+            preexec_fn=die_with_parent(),
         )
     return Daemon(process=process, log=log)
 
@@ -85,7 +85,7 @@ def free_ports(*, count: int, address: str = "127.0.0.1") -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _die_with_parent() -> Callable[[], object] | None:
+def die_with_parent() -> Callable[[], object] | None:
     """The kernel ties this to the thread that started the process, so only the main thread,
     which lives as long as the process does, may ask for it."""
     if threading.current_thread() is not threading.main_thread():

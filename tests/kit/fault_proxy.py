@@ -35,6 +35,7 @@ class Mode(StrEnum):
     DRIP = "drip"  # bodies pass at `bytes_per_second`
     CORRUPT = "corrupt"  # one byte somewhere in a GET's answer is another one
     LOSE_REPLY = "lose-reply"  # the server has done it, the client never hears
+    HOLD = "hold"  # waits for `heal`, which lets it go on or drops it unseen by the server
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self.held: list[str] = []  # requests that wait just now
+        self._released = asyncio.Event()
+        self._drop = False
 
     @property
     def endpoint(self) -> str:
@@ -97,8 +101,9 @@ class FaultProxy:
         """From now on; requests under way end as they began, unless it is REFUSE."""
         self._do(self._switch(fault))
 
-    def heal(self) -> None:
-        self.switch(Fault())
+    def heal(self, *, drop: bool = False) -> None:
+        """As in PASS again; `drop`: what was held never reaches the server."""
+        self._do(self._switch(Fault(), drop=drop))
 
     def hits(self, mode: Mode, *, only: str = "") -> list[Seen]:
         """The requests that met that fault."""
@@ -107,8 +112,11 @@ class FaultProxy:
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
 
-    async def _switch(self, fault: Fault) -> None:
+    async def _switch(self, fault: Fault, *, drop: bool = True) -> None:
         self._fault, self._left = fault, fault.times
+        self._drop = drop
+        self._released.set()
+        self._released = asyncio.Event()
         if fault.mode is Mode.REFUSE:
             await self._close()
         elif self._server is None:
@@ -154,6 +162,17 @@ class FaultProxy:
             self._left -= 1
         return fault
 
+    async def _is_dropped(self, request: str) -> bool:
+        """Wait until the fault is another one; whether the request ends here."""
+        self.held.append(request)
+        try:
+            await self._released.wait()
+        finally:
+            self.held.remove(request)
+        if self._drop:
+            self.seen.append(Seen(request, Mode.HOLD, None))
+        return self._drop
+
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its answer; whether the client's connection may be used again."""
         try:
@@ -167,6 +186,8 @@ class FaultProxy:
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = _body(reader, headers, none=True)
+        if fault.mode is Mode.HOLD and await self._is_dropped(request):
+            return False
         if fault.mode is Mode.BUSY:
             async for _ in body:
                 pass

@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from kit import daemon
 from kit.played import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,8 @@ class OperatorProcess:
     log: Path
     health: int = field(default_factory=free_port)
     metrics: int = field(default_factory=free_port)
+    module: str = "rtj_operator"
+    environment: dict[str, str] = field(default_factory=dict)  # beyond what is set here
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -55,14 +58,19 @@ class OperatorProcess:
             "RTJ_HEALTH_PORT": str(self.health),
             "RTJ_METRICS_PORT": str(self.metrics),
             "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'operator'}",
+            **self.environment,
         }
         self.process = self._spawn(environ)
-        await eventually(self.is_ready, within=30, what=f"ready; see {self.log}")
+        await eventually(self.is_ready, within=120, what=f"ready; see {self.log}")
 
     def _spawn(self, environ: dict[str, str]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as out:
             return subprocess.Popen(
-                [sys.executable, "-m", "rtj_operator"], env=environ, stdout=out, stderr=out
+                [sys.executable, "-m", self.module],
+                env=environ,
+                stdout=out,
+                stderr=out,
+                preexec_fn=daemon.die_with_parent(),
             )
 
     async def is_ready(self) -> bool:

@@ -12,11 +12,10 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 from rtj_api import contract, wire
 from rtj_api.rules.news import is_news
@@ -25,8 +24,9 @@ from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.cluster import MERGE_PATCH, KubeCluster
 from rtj_operator.shell.views import controller_uid, status_port_of, trainer_name
 
+from kit.watching import follow
+
 NOWHERE = {"resumable-training.dev/played": "nowhere"}
-AGAIN_SECONDS = 0.05  # until a watch that ended is begun anew
 STARTS_AT_ONCE = 16
 
 
@@ -195,42 +195,15 @@ class PlayedPods:
     async def _play(self) -> None:
         async with asyncio.TaskGroup() as group:
             for namespace in {key.namespace for key in self.keys}:
-                group.create_task(self._follow(group, namespace))
-
-    async def _follow(self, group: asyncio.TaskGroup, namespace: str) -> None:
-        host, session = self._cluster.watch_session(on_watch=lambda _: None)
-        url = f"{host}/api/v1/namespaces/{namespace}/pods"
-        async with session:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                    await self._watch(group, session, url, namespace)
-                await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _watch(
-        self, group: asyncio.TaskGroup, session: aiohttp.ClientSession, url: str, namespace: str
-    ) -> None:
-        """List, then watch until the API server ends it."""
-        query = {"labelSelector": contract.LABEL_JOB}
-        async with session.get(url, params=query, raise_for_status=True) as answer:
-            listed = await answer.json()
-        there = {raw["metadata"]["uid"] for raw in listed["items"]}
-        for uid, raw in list(self._raw.items()):
-            if raw["metadata"]["namespace"] == namespace and uid not in there:
-                await self._gone(uid)
-        for raw in listed["items"]:
-            await self._saw(group, raw)
-        query |= {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"]}
-        limit = aiohttp.ClientTimeout(sock_connect=5)
-        async with session.get(url, params=query, timeout=limit, raise_for_status=True) as stream:
-            async for line in _lines(stream.content):
-                event = json.loads(line)
-                match event["type"]:
-                    case "ADDED" | "MODIFIED":
-                        await self._saw(group, event["object"])
-                    case "DELETED":
-                        await self._gone(event["object"]["metadata"]["uid"])
-                    case _:
-                        return  # too old a version: list again
+                group.create_task(
+                    follow(
+                        self._cluster,
+                        f"/api/v1/namespaces/{namespace}/pods",
+                        saw=lambda raw: self._saw(group, raw),
+                        gone=self._gone,
+                        selector=contract.LABEL_JOB,
+                    )
+                )
 
     async def _saw(self, group: asyncio.TaskGroup, raw: dict[str, Any]) -> None:
         meta = raw["metadata"]
@@ -243,7 +216,8 @@ class PlayedPods:
             group.create_task(self._start(key, raw))
         await self._obey(uid)
 
-    async def _gone(self, uid: str) -> None:
+    async def _gone(self, raw: dict[str, Any]) -> None:
+        uid = raw["metadata"]["uid"]
         self._raw.pop(uid, None)
         pod = self.pods.pop(uid, None)
         if pod is not None:
@@ -304,14 +278,6 @@ class PlayedPods:
         await self._cluster._request(
             "PATCH", path, resource="pods", body={"status": status}, content_type=MERGE_PATCH
         )
-
-
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    rest = b""
-    async for chunk in stream.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield line
 
 
 def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:

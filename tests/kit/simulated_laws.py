@@ -57,6 +57,14 @@ def _has_live_pod(world: World, rank: int) -> bool:
 
 
 def check_status(world: World, old: Status, new: Status) -> None:
+    rising(old, new)
+    if new.budgets.restarts_since_progress > world.spec.max_restarts:
+        raise LawBroken("the budget was exceeded")
+
+
+def rising(old: Status, new: Status) -> None:
+    """What never goes back nor jumps from one version of status to the next; else LawBroken."""
+
     def rises(what: str, a: int, b: int) -> None:
         if b < a:
             raise LawBroken(f"{what} went back from {a} to {b}")
@@ -70,8 +78,6 @@ def check_status(world: World, old: Status, new: Status) -> None:
         raise LawBroken("attempt jumped")
     if new.starts > old.starts + 1 or new.restarts > old.restarts + 1:
         raise LawBroken("a start was counted twice in one write")
-    if new.budgets.restarts_since_progress > world.spec.max_restarts:
-        raise LawBroken("the budget was exceeded")
     if old.is_terminal and (old.attempt, old.starts) != (new.attempt, new.starts):
         raise LawBroken("a finished job was started again")
     step, was = new.checkpoint.last_durable_step, old.checkpoint.last_durable_step

@@ -2,6 +2,8 @@
 
     python toy_trainer.py --dir DIR --steps N --every K [--step-seconds S] [--resume PATH]
 
+With `--limit FILE` it makes no step beyond the number in that file, until there is a higher one.
+
 Its state depends on every step taken, so a lost or repeated step shows in the result. Its
 checkpoints have the container of `torch.save`: real torch loads them (see test_toy_trainer.py).
 """
@@ -40,6 +42,12 @@ def load(path: Path) -> dict:
         return pickle.loads(archive.read("archive/data.pkl"))
 
 
+def wait_for_leave(limit: Path | None, *, step: int) -> None:
+    """Until the number in the file lets this step be made."""
+    while limit is not None and step > int(limit.read_text()):
+        time.sleep(0.02)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", type=Path, required=True)
@@ -52,6 +60,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--one-file", action="store_true", help="overwrite last.pt in place")
     parser.add_argument("--crash-at", type=int, default=0)
+    parser.add_argument("--limit", type=Path)
     arguments = parser.parse_args()
     rank = os.environ.get("RANK", "0")
     saves = rank in arguments.ranks_that_save.split(",")
@@ -61,7 +70,12 @@ def main() -> int:
         print(f"resumed from {arguments.resume} at step {state['step']}", flush=True)
     else:
         print("starting at step 0", flush=True)
+    print(
+        f"BEGIN attempt {os.environ.get('RTJ_ATTEMPT')} rank {rank} step {state['step']}",
+        flush=True,
+    )
     while state["step"] < arguments.steps:
+        wait_for_leave(arguments.limit, step=state["step"] + 1)
         time.sleep(arguments.step_seconds)
         step = state["step"] + 1
         state = {"step": step, "value": (state["value"] * 6364136223846793005 + step) % 2**61}

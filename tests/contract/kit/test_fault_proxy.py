@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from kit.fault_proxy import Fault, FaultProxy, Mode
+from kit.kube import wait_for
 from kit.s3 import S3Server, list_keys, read_object, s3_server
 
 BODY = bytes(range(256)) * 1024
@@ -93,6 +95,27 @@ def test_a_lost_reply_is_done_and_narrowed_to_one_request(s3: S3Server, proxy: F
     assert read_object(s3, key="lost") == b"2"
     there.put_object(Bucket=s3.bucket, Key="lost", Body=b"3")
     assert [seen.status for seen in proxy.hits(Mode.LOSE_REPLY)] == [200]
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["goes-on", "dropped"])
+def test_a_held_request_reaches_the_server_only_when_let_go(
+    s3: S3Server, proxy: FaultProxy, drop: bool
+) -> None:
+    there, key = client(s3, proxy), f"held-{drop}"
+    proxy.switch(Fault(Mode.HOLD, only=f"^PUT /checkpoints/{key}"))
+    with ThreadPoolExecutor() as pool:
+        put = pool.submit(there.put_object, Bucket=s3.bucket, Key=key, Body=b"1")
+        wait_for(lambda: proxy.held, within=10, what="the request waits")
+        there.put_object(Bucket=s3.bucket, Key="other", Body=b"2")
+        assert key not in list_keys(s3)
+        proxy.heal(drop=drop)
+        if drop:
+            with pytest.raises(BotoCoreError):
+                put.result()
+        else:
+            put.result()
+    assert (key in list_keys(s3)) is not drop
+    assert proxy.held == []
 
 
 def test_a_drip_is_slow_and_whole(s3: S3Server, proxy: FaultProxy) -> None:
