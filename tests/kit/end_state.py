@@ -55,7 +55,7 @@ def _check_times(end: Status) -> None:
     current = end.current
     assert current is not None
     record = end.attempts[-1]
-    if current.fault_at is None or current.first_step_at is None or current.not_before is not None:
+    if current.fault_at is None or current.first_step_at is None:
         return
     stages = [v for v in record.phases.model_dump().values() if v is not None]
     whole = current.first_step_at - current.fault_at

@@ -24,20 +24,36 @@ def _span(start: float | None, end: float | None) -> float | None:
 
 
 def phases_of(current: CurrentAttempt, *, resume: ResumeDecision | None) -> Phases:
-    """Seconds of each stage that this attempt has passed. Stages follow each other; what lies
-    between a fault and the first step is their sum, but for clocks of different machines."""
+    """Seconds of each stage that this attempt has passed; together, the time from the fault to
+    the last of them.
+
+    Some moments are told by a sidecar's clock, others are when the operator came to look: a stage
+    whose end was noted late was over, at the latest, when the next one was.
+    """
     chosen_at = resume.at if resume is not None and resume.attempt == current.attempt else None
-    ready_at = current.restored_at if current.restored_at is not None else chosen_at
-    return Phases(
-        detect=_span(current.fault_at, current.detected_at),
-        decide=_span(current.detected_at, current.recorded_at),
-        back_off=_span(current.recorded_at, current.not_before) or None,
-        schedule=_span(current.recorded_at, current.scheduled_at),
-        prepare=_span(current.scheduled_at or current.recorded_at, current.prepared_at),
-        restore=_span(chosen_at, current.restored_at),
-        start=_span(ready_at, current.training_at),
-        warm_up=_span(current.training_at, current.first_step_at),
+    scheduled_at = current.scheduled_at
+    if scheduled_at is not None and current.not_before is not None:
+        scheduled_at = max(scheduled_at, current.not_before)  # kept pods only waited
+    ends = (
+        ("detect", current.detected_at),
+        ("decide", current.recorded_at),
+        ("back_off", current.not_before),
+        ("schedule", scheduled_at),
+        ("prepare", current.prepared_at if chosen_at is None else chosen_at),
+        ("restore", current.restored_at),
+        ("start", current.training_at),
+        ("warm_up", current.first_step_at),
     )
+    known = [(stage, at) for stage, at in ends if at is not None]
+    begin = current.recorded_at if current.fault_at is None else current.fault_at
+    spans: dict[str, float] = {}
+    for index, (stage, _) in enumerate(known):
+        end = max(begin, min(at for _, at in known[index:]))
+        spans[stage] = round(end - begin, 6)
+        begin = end
+    if current.fault_at is None:  # nothing failed: what was not lost was not found either
+        spans = {k: v for k, v in spans.items() if k not in ("detect", "decide")}
+    return Phases(**spans)
 
 
 def with_record(status: Status) -> Status:
