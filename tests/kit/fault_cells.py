@@ -20,6 +20,7 @@ from typing import Any
 
 from rtj_api import contract
 from rtj_operator.core.observed import JobKey
+from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.cluster import KubeCluster
 
 from kit import toy_trainer
@@ -110,7 +111,7 @@ class CellRun:
             self.story.endpoint = self.proxy.endpoint
             try:
                 await self._tell()
-            except (AssertionError, KeyError) as error:
+            except Exception as error:
                 self.story.error = f"{type(error).__name__}: {error}"
             finally:
                 self.story.requests = [(s.request, s.status) for s in list(self.proxy.seen)]
@@ -130,14 +131,19 @@ class CellRun:
     def _pods(self) -> list[Any]:
         return self.bench.kubelet.of_job(self.key.name)
 
+    async def _make_job(self) -> bool:
+        path = f"/apis/{contract.API_VERSION}/namespaces/{self.key.namespace}/{contract.PLURAL}"
+        try:
+            await self.bench.cluster._request("POST", path, resource="job", body=self._job())
+        except ApiError as error:
+            if not (error.is_transient or error.is_conflict):
+                raise
+            return error.is_conflict  # made by a request whose answer never came
+        return True
+
     async def _tell(self) -> None:
         self._let_train(BEFORE)
-        await self.bench.cluster._request(
-            "POST",
-            f"/apis/{contract.API_VERSION}/namespaces/{self.key.namespace}/{contract.PLURAL}",
-            resource="job",
-            body=self._job(),
-        )
+        await eventually(self._make_job, within=WITHIN, what="the job is made")
         await self._until(lambda s: durable(s) == BEFORE, "the first saves are durable")
         await self._bring_about()
         await eventually(self._is_there, within=WITHIN, what=f"{self.cell.id} is reached")

@@ -110,7 +110,7 @@ class FaultProxy:
         return [s for s in list(self.seen) if s.fault is mode and re.search(only, s.request)]
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
 
     async def _switch(self, fault: Fault, *, drop: bool = True) -> None:
         self._fault, self._left = fault, fault.times

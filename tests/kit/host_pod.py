@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -26,16 +25,12 @@ import aiohttp
 from rtj_api import contract, wire
 from rtj_operator.shell.views import trainer_name
 
+from kit import daemon
+
 Raw = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = re.compile(r"\$\$\(|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass
@@ -153,7 +148,7 @@ class HostPod:
                 env=env | {contract.ENV_CONFIG: json.dumps(config)},
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,
+                preexec_fn=daemon.die_with_parent(),
             )
         self.sidecar.started_at = time.time()
 
@@ -178,7 +173,7 @@ class HostPod:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=daemon.die_with_parent(),
             )
         self.trainer.started_at = time.time()
 

@@ -192,7 +192,9 @@ def judge_sidecar(gang: Gang, member: Member) -> Fault | None:
 def judge_container(gang: Gang, member: Member) -> Fault | None:
     """The trainer's container died under its supervisor, by the pod's status.
 
-    An end with a time before this attempt is an old one that the kubelet shows late.
+    An end with a time before this attempt is an old one that the kubelet shows late. One in which
+    no trainer of this attempt had run lost nothing: the kubelet brings the container back, and the
+    supervisor waits for the go, or tells from its journal what it had started.
     """
     pod = member.pod
     if pod is None or pod.trainer is None or pod.is_terminal:
@@ -215,7 +217,8 @@ def judge_container(gang: Gang, member: Member) -> Fault | None:
     resume = gang.status.resume
     # finishedAt is cut to whole seconds: a time at or after the start is surely after it.
     began = resume.at if resume is not None and gang.status.is_started else gang.now
-    if end.finished_at < began and not is_lost:
+    ran = member.report is None or member.report.trainer.attempt == gang.attempt
+    if (end.finished_at < began or not ran) and not is_lost:
         return None
     verdict = exits.judge(exits.from_code(end.exit_code), out_of_memory=end.reason == "OOMKilled")
     text = verdict.message if verdict is not None else "exit code 0 before its release"

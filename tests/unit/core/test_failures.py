@@ -220,6 +220,19 @@ def test_a_container_that_does_not_come_back_is_replaced() -> None:
     assert again.status.current.charge == Charge.USER, "the fault before it is still charged"
 
 
+def test_a_container_that_dies_before_its_trainer_began_costs_nothing() -> None:
+    """The start is recorded and the save is being restored: there is no trainer to lose."""
+    restores = {"phase": wire.SidecarPhase.RESTORING, "trainer": wire.TrainerView(attempt=0)}
+    seen = with_report(running(), 1, lambda report: report.model_copy(update=restores))
+    end = ContainerEnd(exit_code=137, finished_at=float(int(seen.now)))
+    down = with_pod(seen, 1, trainer=ContainerView(name="trainer", ended=end))
+    assert decide(later(down, 1)).rule != "fault"
+    plan = cause_of(later(down, 7))
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert plan.status.current.kind == RestartKind.REPLACE, "it did not come back"
+
+
 def test_an_old_end_shown_late_is_not_a_new_fault() -> None:
     seen = running()
     assert seen.job is not None
