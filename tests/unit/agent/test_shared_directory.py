@@ -20,19 +20,26 @@ from devcluster.node import file_system
 
 WITNESS = Path(trainers.__file__).parent / "witness.py"
 HOLDER, OTHER, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
-SHARED = {"shared_directory": True, "fenced_directory": True}
 
 
 class Gang:
-    """Two ranks on one volume, without any other store."""
+    """Two ranks (or one) on one volume, without any other store unless one is given."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        store: Path | None = None,
+        ranks: tuple[int, ...] = (0, 1),
+        shared_directory: bool = True,
+    ) -> None:
+        self.store, self.is_shared = store, shared_directory
         self.directory, self.volume = directory, directory / "volume" / "ckpt"
         self.journal, self.end_file = directory / "journal", directory / "end"
         self.made: list[PodLike] = []
         zero = self.make(0, 1, HOLDER)
         self.port = zero.config.status_port
-        self.ranks = [zero, self.make(1, 1, OTHER)]
+        self.ranks = [zero, *(self.make(rank, 1, OTHER) for rank in ranks[1:])]
         self.holder = HOLDER
 
     def command(self, path: Path) -> list[str]:
@@ -43,7 +50,7 @@ class Gang:
     def make(self, rank: int, made_in: int, address: str) -> PodLike:
         pod = make_pod(
             self.directory,
-            store=None,
+            store=self.store,
             rank=rank,
             made_in=made_in,
             volume=self.volume,
@@ -51,8 +58,9 @@ class Gang:
             port=self.made[0].config.status_port if self.made else None,
             address=address,
             environment={"RANK": str(rank)},
-            keeps_in_directory=True,
-            **SHARED,
+            keeps_in_directory=self.store is None,
+            shared_directory=self.is_shared,
+            fenced_directory=True,
         )
         # It finds its own newest file.
         pod.config = pod.config.model_copy(update={"resume_args": []})
@@ -64,7 +72,7 @@ class Gang:
             pod.direct(
                 phase,
                 attempt,
-                world_size=2,
+                world_size=len(self.ranks),
                 coordinator=self.holder,
                 coordinator_port=self.port,
                 **options,  # type: ignore[arg-type]
@@ -72,7 +80,7 @@ class Gang:
 
     def until(self, phase: SidecarPhase, attempt: int) -> list[Report]:
         reports = [pod.until_phase(phase, attempt, seconds=120) for pod in self.ranks]
-        assert [r.phase for r in reports] == [phase, phase], [r.problem for r in reports]
+        assert {r.phase for r in reports} == {phase}, [r.problem for r in reports]
         return reports
 
     def start(self, attempt: int, resume: Resume) -> None:
@@ -230,3 +238,60 @@ def test_a_zombie_that_prepares_late_takes_nothing_back(tmp_path: Path) -> None:
         assert found.attempt == 5
     finally:
         pod.end()
+
+
+@pytest.mark.timeout(300)
+def test_a_store_beside_the_shared_directory_gets_what_all_ranks_wrote(tmp_path: Path) -> None:
+    gang = Gang(tmp_path, store=tmp_path / "store")
+    try:
+        begin(gang)
+        first = gang.durable()
+        rows = of_store((tmp_path / "store").as_uri(), run_id=None, deep=True)
+        assert {row.valid for row in rows if row.name == first.name} == {True}
+        kept = {p.name for p in (tmp_path / "store").rglob(f"*{first.step:07d}*.pt")}
+        assert kept == {f"step_{first.step:07d}_rank{rank}.pt" for rank in (0, 1)}
+        assert not (gang.volume / ".rtj" / "store").exists()
+        gang.end_file.touch()
+        for pod in gang.ranks:
+            pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=120)
+        assert gang.durable().step == min(gang.lines(1, rank)[-1][2] for rank in (0, 1))
+    finally:
+        gang.end()
+
+
+@pytest.mark.timeout(300)
+def test_one_pod_on_a_volume_of_all_nodes_is_fenced_from_the_pod_that_replaces_it(
+    tmp_path: Path,
+) -> None:
+    gang = Gang(tmp_path, ranks=(0,), shared_directory=False)
+    try:
+        gang.direct(Phase.PREPARE, 1)
+        gang.until(SidecarPhase.PREPARED, 1)
+        gang.start(1, Resume(scratch=True))
+        first = gang.durable()
+        zombie = gang.ranks[0]
+        gang.holder = THIRD
+        gang.ranks[0] = gang.make(0, 2, THIRD)
+        gang.direct(Phase.PREPARE, 2)
+        gang.until(SidecarPhase.PREPARED, 2)
+        zombie.until(lambda r: r.phase is SidecarPhase.FAILED, seconds=60)
+        zombie.until(lambda r: r.trainer.signal == 9, seconds=60)
+        # What it had finished before it was overtaken is this attempt's to resume from.
+        settled = gang.ranks[0].until(
+            lambda r: r.directory is not None and r.directory.settled, seconds=60
+        )
+        newest = settled.candidates[0]
+        assert newest.durable
+        assert (newest.step or 0) >= (first.step or 0)
+        written = gang.lines(1, 0)
+        resume = Resume(run="ns/gpt", name=newest.name, step=newest.step, durable=newest.durable)
+        gang.start(2, resume)
+        wait_for(lambda: gang.lines(2, 0), seconds=60)
+        assert gang.lines(2, 0)[0][1:] == ("START", newest.step)
+        gang.durable(beyond=newest.step or 0)
+        assert gang.lines(1, 0) == written, "the zombie wrote on"
+        gang.end_file.touch()
+        gang.ranks[0].until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=120)
+        assert gang.durable().step == gang.lines(2, 0)[-1][2]
+    finally:
+        gang.end()
