@@ -60,7 +60,7 @@ class Matrix:
         self.tasks = {cell: asyncio.create_task(one(cell)) for cell in self.cells}
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def matrix(
     request: pytest.FixtureRequest, server: Kube, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Matrix]:
