@@ -68,12 +68,28 @@ class Holding:
             return  # A zombie, or a rank that has not heard of this attempt yet.
         self._ranks[seen.rank] = seen
         now = time.monotonic()
+        missed: list[str] = []
         for save in seen.saves:
             key = (seen.rank, save.fingerprint)
-            if key not in self._heard and key not in self._done:
+            if key in self._done:
+                if not self._is_open(seen.rank, save.fingerprint):
+                    missed.append(save.fingerprint)
+            elif key not in self._heard:
                 self._arrival += 1
                 self._heard[key] = Heard(seen.rank, save, self._arrival, now)
+        self._tell_again(missed)
         at.ship_now.set()
+
+    def _is_open(self, rank: int, fingerprint: str) -> bool:
+        return any(ship.generations.get(rank) == fingerprint for ship in self._open.values())
+
+    def _tell_again(self, fingerprints: list[str]) -> None:
+        """A rank still waits for saves that are long decided: the list it is told is bounded, and
+        after a long outage more were skipped at once than it holds."""
+        new = [each for each in fingerprints if each not in self._skipped][: KEPT // 2]
+        if new:
+            self._skipped.extend(new)
+            self._tell()
 
     def pinned_by_others(self) -> set[str]:
         """Names that some other rank of this attempt has pinned."""

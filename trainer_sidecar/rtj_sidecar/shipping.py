@@ -227,12 +227,13 @@ class Shipping:
     async def tell(self) -> None:
         """Tell the holder when something changed, and now and then while something waits."""
         at, seen = self._at, self.seen()
+        old = time.monotonic() - self._told_at
         if self._holding is not None:
-            self._holding.hear(seen) if seen != self._told else None
-            self._told = seen
+            if seen != self._told or (seen.saves and old >= TELL_SECONDS):
+                self._holding.hear(seen)
+                self._told, self._told_at = seen, time.monotonic()
             return
         url = at.holder_url
-        old = time.monotonic() - self._told_at
         if url is None or (seen == self._told and (not seen.saves or old < TELL_SECONDS)):
             return
         try:

@@ -207,3 +207,18 @@ def test_a_save_whose_other_part_died_with_its_pod_does_not_keep_a_stopped_pod(t
     report = two.pods[0].until_phase(SidecarPhase.DRAINED, 2, seconds=60)
     assert report.phase is SidecarPhase.DRAINED
     assert report.checkpoint.pending_saves == 0
+
+
+@pytest.mark.parametrize("two", [saved_by("0,1", every=2)], indirect=True)
+def test_after_a_long_outage_every_rank_hears_what_became_of_each_of_its_saves(two: Two) -> None:
+    """More saves are passed over at once than the holder keeps telling of."""
+    two.train()
+    two.pods[0].until(lambda r: r.checkpoint.last_durable_step, seconds=60)
+    two.take_away()
+    for pod in two.pods:
+        pending(pod, at_least=80)
+    two.direct(Phase.STOP, 1, grace=5)
+    for pod in two.pods:
+        pod.until(lambda r: r.phase is SidecarPhase.DRAINING, seconds=60)
+    two.give_back()
+    all_durable(two, attempt=1)
