@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from kit import images, manifests
+from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.rtj import KIND, Job
 from kit.stack import Stack, install
@@ -15,12 +15,20 @@ def uids(job: Job) -> set[str]:
     return {pod["metadata"]["uid"] for pod in job.pods()}
 
 
-def upgrade(product: Stack, *, sidecar: str) -> None:
+def installed(product: Stack) -> tuple[str, str]:
+    """The images of the operator that runs, and of the sidecars that it adds."""
+    pod = product.operator.get("pod", product.operator_pod())
+    [container] = pod["spec"]["containers"]
+    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+    return container["image"], str(told["RTJ_SIDECAR_IMAGE"])
+
+
+def upgrade(product: Stack, *, operator: str, sidecar: str) -> None:
     facts = product.cluster.status()
     install(
         kubectl=facts["kubectl"],
         kubeconfig=facts["kubeconfig"],
-        operator_image=images.build("operator").reference,
+        operator_image=operator,
         sidecar_image=sidecar,
     )
 
@@ -56,9 +64,10 @@ def test_applied_at_the_next_durable_save_and_upgrades_touch_no_pod(
 
     # 2. The operator is upgraded to one that would make pods with another sidecar.
     second = uids(job)
-    current = images.build("sidecar").reference
+    operator, current = installed(product)
     try:
-        upgrade(product, sidecar=f"{current}-next")
+        upgrade(product, operator=operator, sidecar=f"{current}-next")
+        assert installed(product) == (operator, f"{current}-next")
         job.wait_durable(status["resume"]["step"] + 60, within=120)
         assert uids(job) == second
         assert job.status()["attempt"] == 2
@@ -68,7 +77,7 @@ def test_applied_at_the_next_durable_save_and_upgrades_touch_no_pod(
         assert uids(job) == second
         assert status["restarts"] == 1
     finally:
-        upgrade(product, sidecar=current)
+        upgrade(product, operator=operator, sidecar=current)
 
     # 3. While no rank trains, a change is applied at once.
     job.kube.run("patch", KIND, job.name, "--type=merge", "-p", '{"spec": {"suspend": true}}')
