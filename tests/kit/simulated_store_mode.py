@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kit.simulated_pod import Pod
 
 CONTAINER_BACK_SECONDS = 1.0
+POD_OVER_SECONDS = 1.0  # from the trainer's container's end to the pod's own phase
 RECORDS_SECONDS = 0.5  # until another rank's record is read
 
 
@@ -58,6 +59,9 @@ def take(pod: Pod, world: World, directive: wire.Directive) -> None:
 def advance(pod: Pod, world: World) -> None:
     """One step on the way to the go, or of the end."""
     directive = pod.accepted
+    if pod.words_at is not None and pod.released and world.now >= pod.words_at + POD_OVER_SECONDS:
+        pod.phase = "Succeeded"
+        world.touch(pod)
     if directive is None or directive.through_store is None or pod.passed_on >= directive.attempt:
         return
     if pod.machine == SidecarPhase.FAILED:
@@ -144,5 +148,5 @@ def _pass_on(pod: Pod, world: World, *, code: int) -> None:
     if code:
         pod.container_down_until = world.now + CONTAINER_BACK_SECONDS
     else:
-        pod.released, pod.phase = True, "Succeeded"
+        pod.released = True  # the pod's phase follows, see `advance`
     world.touch(pod)

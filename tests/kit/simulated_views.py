@@ -84,7 +84,7 @@ def _pod_view(world: World, pod: Pod) -> PodView:
     pulling = pod.phase == "Pending" and not pod.image_pullable and pod.node is not None
     trainer = ContainerView(
         name="trainer",
-        running=running and not down,
+        running=running and not down and not pod.released,
         ended=end if down or pod.released else None,
         last_end=None if down else end,
         restarts=pod.container_restarts,

@@ -22,7 +22,7 @@ from rtj_operator.core.faults import (
     fault_at,
 )
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.lastwords import is_released, last_words_of
+from rtj_operator.core.lastwords import last_words_of, left_when_done
 from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
 
@@ -97,8 +97,7 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
             message=f"pod {pod.name} is ending: {text}",
             evidence=evidence,
         )
-    words = last_words_of(pod)
-    if not pod.is_terminal or (is_released(pod) and words and words.attempt == gang.attempt):
+    if not pod.is_terminal or left_when_done(pod, attempt=gang.attempt):
         return None
     end = pod.trainer.ended if pod.trainer is not None else None
     at = end.finished_at if end is not None and end.finished_at is not None else gang.now
@@ -206,6 +205,8 @@ def judge_container(gang: Gang, member: Member) -> Fault | None:
     if end is None and (pod.trainer.running or pod.trainer.waiting_reason == "CrashLoopBackOff"):
         end = pod.trainer.last_end
     if end is None or end.finished_at is None:
+        return None
+    if left_when_done(pod, attempt=gang.attempt):
         return None
     patience = gang.policy.container_back_seconds
     if gang.through_store:

@@ -28,6 +28,16 @@ def last_words_of(pod: PodView) -> wire.Report | None:
     return report if report.pod_uid == pod.uid else None
 
 
+def left_when_done(pod: PodView, *, attempt: int) -> bool:
+    """Its container ended with 0 and the word that this attempt is done on all ranks. The pod's own
+    phase follows a moment later."""
+    end = pod.trainer.ended if pod.trainer is not None else None
+    words = last_words_of(pod)
+    if end is None or end.exit_code != 0 or words is None or words.attempt != attempt:
+        return False
+    return words.phase == wire.SidecarPhase.DRAINED
+
+
 def is_released(pod: PodView) -> bool:
     """The pod ended well: by the operator's own word, or because its gang was done and drained."""
     end = pod.trainer.ended if pod.trainer is not None else None

@@ -12,7 +12,7 @@ from rtj_api.status import CurrentAttempt, Status
 
 from rtj_operator.core import starts
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.lastwords import is_released, last_words_of
+from rtj_operator.core.lastwords import left_when_done
 from rtj_operator.core.nodes import can_be_on, is_heard
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
@@ -142,10 +142,7 @@ def says_complete(gang: Gang) -> bool:
 def _let_go_at(gang: Gang, member: Member) -> float | None:
     """When this rank's container ended with 0 and the word that all is done in this attempt."""
     pod = member.pod
-    if pod is None or not is_released(pod) or pod.trainer is None or pod.trainer.ended is None:
+    if pod is None or not left_when_done(pod, attempt=gang.attempt):
         return None
-    words = last_words_of(pod)
-    if words is None or words.attempt != gang.attempt:
-        return None
-    at = pod.trainer.ended.finished_at
-    return at if at is not None else gang.now
+    end = pod.trainer.ended if pod.trainer is not None else None
+    return end.finished_at if end is not None and end.finished_at is not None else gang.now

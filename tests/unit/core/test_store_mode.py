@@ -194,12 +194,12 @@ def test_who_is_blamed_is_made_anew() -> None:
     assert plan.status.placements == [1, 2]
 
 
-def test_one_rank_that_was_let_go_with_0_proves_that_all_are_done() -> None:
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_one_rank_that_was_let_go_with_0_proves_that_all_are_done(phase: str) -> None:
     seen = alive(later(in_store_mode(), 60))
     said = words(seen, 1, code=0, phase=SidecarPhase.DRAINED)
     end = ContainerEnd(exit_code=0, reason="Completed", message=said, finished_at=seen.now)
-    done = with_pod(seen, 1, phase="Succeeded", trainer=ContainerView(name="trainer", ended=end))
-    assert is_released(pod_of(done, 1))
+    done = with_pod(seen, 1, phase=phase, trainer=ContainerView(name="trainer", ended=end))
     assert decide(done).rule not in ("success", "fault"), "rank 0 knows the last save's name"
     plan = decide(alive(later(done, 11)))
     assert plan.rule == "success"
