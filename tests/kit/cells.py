@@ -43,8 +43,8 @@ TEST = "tests/contract/operator/test_fault_matrix.py"
 ENDINGS: dict[Ending, tuple[str, str]] = {
     Ending.KEPT: (
         "goes on",
-        "The same attempt goes on: what died comes back, reads its journal or the recorded status, "
-        "and takes the next step. Nothing is counted.",
+        "The same attempt goes on: what died comes back or is made anew, reads its journal or the "
+        "recorded status, and takes the next step. Nothing is counted.",
     ),
     Ending.AGAIN: (
         "begins anew",
@@ -52,7 +52,8 @@ ENDINGS: dict[Ending, tuple[str, str]] = {
     ),
     Ending.COUNTED: (
         "restarts",
-        "A new attempt from the newest durable save, counted as a start and a restart. The user's "
+        "A new attempt from the newest save that all ranks can load, counted as a start and a "
+        "restart. The user's "
         "budget is charged only where the trainer's own container died.",
     ),
     Ending.HELD: (
