@@ -128,7 +128,8 @@ class Attempts:
         at.reporter.set(listed=None, fence_owner=None, directory=None)
         at.set_phase(SidecarPhase.STOPPING)
         at.link.stop(Stop(attempt=directive.attempt - 1, grace_seconds=directive.grace_seconds))
-        if directive.grace_seconds is not None or at.supervisor is None:
+        must_wait = directive.grace_seconds is not None or at.supervisor is None
+        if self._fence.claims and must_wait:
             # The others have their grace, too; and the directory is touched only when the
             # user's own init containers have ended.
             await until_stopped(at, directive.attempt - 1)
