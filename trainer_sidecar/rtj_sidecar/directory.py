@@ -56,6 +56,7 @@ from rtj_sidecar.checkpoints.reader import Reader, stamp_of
 from rtj_sidecar.checkpoints.scan import EMPTY, entry_of, take_snapshot, walk
 from rtj_sidecar.checkpoints.types import (
     Expectations,
+    FileEntry,
     FoundSave,
     PartFiles,
     Snapshot,
@@ -302,7 +303,7 @@ class Directory:
 
         The companions of this moment and the pointers that name the save go with it.
         """
-        companions = self._snapshot.companions
+        companions = (*self._snapshot.companions, *self._loose(found))
         pointers = [p for p in self._snapshot.pointers if p.names == found.root_key]
         extra: dict[str, object] = {
             "carried": self._carried(found),
@@ -370,6 +371,22 @@ class Directory:
             return alias_mark(entry_of(path, os.stat(self.path / path, follow_symlinks=False)))
         except OSError:
             return None
+
+    def _loose(self, found: FoundSave) -> list[FileEntry]:
+        """Files of older saves under a fixed name that no durable save holds: they go with it."""
+        entries = read_ledger(self.path).entries
+        held = {mark for e in entries if e.n is not None for mark in e.aliases}
+        own = {entry.path for entry in found.all_files}
+        return [
+            save.files[0]
+            for save in self._snapshot.saves
+            if save.reused_path
+            and len(save.files) == 1
+            and save.files[0].path not in own
+            and (save.step is not None and found.step is not None and save.step < found.step)
+            and alias_mark(save.files[0]) not in held
+            and not are_foreign(save.files, self.foreign)
+        ]
 
     def _carried(self, found: FoundSave) -> list[dict[str, object]]:
         entries = read_ledger(self.path).entries

@@ -46,9 +46,13 @@ def test_what_is_not_durable_or_a_persons_own_is_not(tmp_path: Path) -> None:
     place.save("last.pt", step=5)
     place.save("best.pt", step=5)
     place.pin_all()
+    place.directory.drop(place.directory.saves[0])  # it never became durable
     place.save("last.pt", step=10)
     place.pin_all()
     assert told(place) == []
+    newest = place.directory.saves[-1]
+    assert {f.path for f in newest.pin.files} == {"last.pt", "best.pt"}, "it goes with the next"
+    assert newest.record.facts.facts["companions"] == ["best.pt"]
 
 
 def test_a_restored_one_is_known_again(tmp_path: Path) -> None:
