@@ -30,6 +30,7 @@ RESTART_SECONDS = 1.0  # what a kubelet needs to see an end and start anew
 BACK_OFF_SECONDS = 10.0  # before the second restart, doubled with each more
 STOP_SECONDS = 2.0  # of a sidecar, and of a pod that was deleted by force
 STARTS_AT_ONCE = 4
+AGAIN_SECONDS = 0.5  # until a request that found no API server is made anew
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -256,7 +257,14 @@ class HostKubelet:
                 raise
 
     async def _ask(self, verb: str, path: str, body: Raw | None = None) -> Raw:
+        """As a kubelet does, until the API server has said yes or no."""
         kind = MERGE_PATCH if verb == "PATCH" else "application/json"
-        return await self.cluster._request(
-            verb, path, resource="host", body=body, content_type=kind
-        )
+        while True:
+            try:
+                return await self.cluster._request(
+                    verb, path, resource="host", body=body, content_type=kind
+                )
+            except ApiError as error:
+                if not error.is_transient:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS)
