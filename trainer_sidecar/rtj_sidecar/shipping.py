@@ -19,6 +19,7 @@ from rtj_sidecar.directory import DirectoryProblem, LocalSave
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import OpenShip, Seen, SeenSave, Ships
+from rtj_sidecar.runs.keys import parse_name
 from rtj_sidecar.runs.records import PartRecord, ShipRecord
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
@@ -51,7 +52,8 @@ class Shipping:
 
     @property
     def newest_durable(self) -> str | None:
-        return self._ships.durable[-1] if self._ships.durable else None
+        """By its place in the run: of two on their way the newer one is often committed first."""
+        return max(self._ships.durable, key=_place, default=None)
 
     @property
     def fence(self) -> int | None:
@@ -254,9 +256,10 @@ class Shipping:
         durable, dropped, skipped = set(ships.durable), set(ships.dropped), set(ships.skipped)
         ignored, changed = set(ships.ignored), False
         # First: as soon as no save is pending this pod is drained, and must say what is durable.
-        if ships.durable and ships.durable[-1] != at.journal.entry.last_durable_name:
+        newest = self.newest_durable
+        if newest is not None and newest != at.journal.entry.last_durable_name:
             changed = True
-            self._note_durable(ships.durable[-1])
+            self._note_durable(newest)
         for save in at.directory.saves:
             record = save.record
             if record.name in durable and not record.durable:
@@ -435,3 +438,8 @@ class Shipping:
             return True
         expected = at.site.config.rank in ship.expected
         return waited >= (60.0 if expected else grace)
+
+
+def _place(name: str) -> tuple[int, int]:
+    save = parse_name(name)
+    return (save.fence, save.n) if save is not None else (0, 0)
