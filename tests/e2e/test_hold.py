@@ -104,12 +104,21 @@ def blocker(name: str) -> dict:
         "metadata": {"name": name},
         "spec": {
             "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
             "containers": [
                 {
                     "name": "sleep",
                     "image": manifests.IMAGE,
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["sleep", "100000"],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
                     "resources": {"limits": {"nvidia.com/gpu": GPUS}},
                 }
             ],
