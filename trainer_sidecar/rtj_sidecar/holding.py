@@ -29,7 +29,7 @@ from rtj_sidecar.stores.base import StoreProblem
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NAME_GRACE_SECONDS = 2.0
+NAME_GRACE_SECONDS, USUAL_GRACE_SECONDS = 2.0, 30.0
 WAIT_SECONDS = 900.0
 KEPT = 64
 KEPT_IN_DIRECTORY = 5  # verified saves, where they lie on the volume that the trainer writes to
@@ -169,6 +169,15 @@ class Holding:
         """Whether nothing that was heard of waits to become durable."""
         return not self._open and not self._heard
 
+    def forget_ends(self) -> None:
+        """At the go: no rank's last word on the attempt before is its last on this one."""
+        for rank, seen in self._ranks.items():
+            self._ranks[rank] = seen.model_copy(update={"final": False})
+
+    def expect_as_usual(self, ranks: list[int]) -> None:
+        """Who wrote the newest durable save, as far as this holder has seen none commit."""
+        self._usual = self._usual or frozenset(ranks)
+
     def give_up_leftovers(self) -> None:
         """What an older attempt left without a name is never named by this one.
 
@@ -251,7 +260,9 @@ class Holding:
             usual=self._usual,
             world_size=directive.world_size,
             now=time.monotonic(),
-            grace=NAME_GRACE_SECONDS,
+            # Who wrote the last save writes this one: named without it, each share of the save
+            # would pass for a save of its own.
+            grace=USUAL_GRACE_SECONDS if self._usual else NAME_GRACE_SECONDS,
             final=final,
         )
         self._wake_at = found.wake_at

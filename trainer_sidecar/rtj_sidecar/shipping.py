@@ -115,6 +115,7 @@ class Shipping:
                 await self._remember(save, over=f"left behind by attempt {at.attempt}")
         if self._holding is not None:
             self._holding.give_up_leftovers()
+            self._holding.forget_ends()
 
     async def name_the_last(self, *, seconds: float) -> None:
         """The trainer ended: let its last save have a name before anybody chooses."""

@@ -231,6 +231,7 @@ class Storing:
         at.candidates = list(candidates)
         if durable:
             newest = durable[0]
+            self._holding.expect_as_usual(newest.needs)
             at.journal.note(
                 last_durable_name=newest.name,
                 last_durable_step=newest.step,
