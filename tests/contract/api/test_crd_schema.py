@@ -60,7 +60,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "spec.sidecar.resources.limits.memory",
     ),
     "environment without a name": ({"sidecar": {"env": [{"value": "x"}]}}, "name"),
-    "no store": ({"checkpoint": {"store": None}}, "spec.checkpoint.store: Required value"),
     "no url": ({"checkpoint": {"store": {"url": None}}}, "spec.checkpoint.store.url: Required"),
     "no path": ({"checkpoint": {"path": None}}, "spec.checkpoint.path: Required value"),
     "no template": ({"template": None}, "spec.template: Required value"),
