@@ -158,7 +158,9 @@ def test_a_living_job_is_not_touched_until_it_is_taken_over_by_name(
     before = first.report().checkpoint.last_durable_step or 0
     durable_beyond(first, before)
     assert first.report().phase is SidecarPhase.TRAINING, "the owner trains on"
-    taken = prepared(second, 1, may_claim=True)
+    # The same attempt goes on: until it has heard of the leave, it tells of the refusal.
+    second.direct(Phase.PREPARE, 1, may_claim=True)
+    taken = second.until(lambda r: r.phase is SidecarPhase.PREPARED, seconds=SECONDS)
     assert taken.fence is not None
     assert taken.fence_owner is None
     resume = of(next(c for c in taken.candidates if c.durable))

@@ -147,7 +147,7 @@ def test_a_full_disk_costs_no_training_and_heals(pods: list[PodLike], tmp_path: 
         )
         train(pod)
         report = pod.until(lambda r: Reason.DISK_FULL in reasons(r))
-        assert "Make the volume larger" in report.degraded[0].message
+        assert "ake the volume larger" in report.degraded[0].message
         step = report.progress.step or 0
         report = pod.until(lambda r: (r.progress.step or 0) > step + 20)
         assert report.phase is SidecarPhase.TRAINING

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import rtj_sidecar
 
-# Told once for the life of the sidecar: its configuration does not change under it.
-FOR_LIFE = {"store"}
+# Told once for the life of the pod: neither the sidecar's settings nor the image change under it.
+FOR_LIFE = {"store", "supervisor"}
 
 
 def calls(name: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from rtj_api.wire import SidecarPhase
 from rtj_sidecar import attempts, storing
 from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.runs.run import Claimed
+from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing
 
@@ -73,14 +74,15 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[MagicMock, St
     monkeypatch.setattr(attempts, "LIST_SECONDS", 0.01)
     monkeypatch.setattr(storing, "MIN_BACK_OFF", 0.01)
     made = Storing(at, MagicMock(), holding)
-    return at, made, Attempts(at, MagicMock(), MagicMock(), None, made)
+    at.site.config.fenced_directory = False
+    return at, made, Attempts(at, MagicMock(), MagicMock(), None, made, SelfFence(at))
 
 
 async def test_the_store_counts_as_listed_while_a_save_is_proved(
     made: tuple[MagicMock, Storing, Attempts],
 ) -> None:
     at, storing, judge = made
-    claiming = asyncio.create_task(storing.claim_and_list(MagicMock()))
+    claiming = asyncio.create_task(storing.claim_and_list(MagicMock(wanted=None)))
     await asyncio.wait_for(storing.listed.wait(), 30)
     assert not storing.vetted.is_set()
     await judge._until_listed(claiming)
@@ -114,7 +116,7 @@ async def test_a_restore_waits_for_what_is_being_fetched(
         restored.set()
 
     judge._restorer = MagicMock(restore=restore)
-    claiming = asyncio.create_task(storing.claim_and_list(MagicMock()))
+    claiming = asyncio.create_task(storing.claim_and_list(MagicMock(wanted=None)))
     await asyncio.wait_for(storing.listed.wait(), 30)
     working = asyncio.create_task(judge._restore_only(MagicMock(attempt=1)))
     await asyncio.sleep(0)
@@ -134,6 +136,6 @@ async def test_a_store_that_fails_while_a_save_is_proved_is_asked_again(
     seen: list[bool] = []
     at.reporter.degrade = lambda *_: seen.append(storing.vetted.is_set())
     at.run.release.set()
-    await asyncio.wait_for(storing.claim_and_list(MagicMock()), 30)
+    await asyncio.wait_for(storing.claim_and_list(MagicMock(wanted=None)), 30)
     assert seen == [True]
     assert (at.reporter.fields["listed"], storing.listed.is_set()) == (True, True)
