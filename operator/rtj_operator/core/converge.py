@@ -14,7 +14,7 @@ from rtj_operator.core.gang import Gang
 from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
 from rtj_operator.core.plan import Action, CreatePod, DeletePod, PatchDirective
-from rtj_operator.core.undurable import has_stopped, has_undurable, needs_holder, stop_limit
+from rtj_operator.core.undurable import has_stopped, may_have_undurable, needs_holder, stop_limit
 
 # A pod that is long past its deadline on a node that does not answer is gone in all but name.
 _STUCK_SECONDS = 60.0
@@ -113,8 +113,9 @@ def directive_patches(gang: Gang) -> list[Action]:
 def hold_removals(gang: Gang) -> list[Action]:
     """Pods that a hold gives up: at once when suspended and stopped, after a while otherwise.
 
-    Never one whose sidecar reports a save that is not durable; and rank 0's stays while another
-    rank may need it, and where the cause lies in the store, to look at it again.
+    Never one whose sidecar reports a save that is not durable, or may still report one to an
+    operator that has just come back; and rank 0's stays while another rank may need it, and where
+    the cause lies in the store, to look at it again.
     """
     hold = gang.status.hold
     if hold is None or hold.reason == Reason.FINAL_CHECKPOINT_NOT_DURABLE:
@@ -128,9 +129,9 @@ def hold_removals(gang: Gang) -> list[Action]:
         pod = member.pod
         if pod is None or (member.rank == 0 and hold.reason in holds.KEEPS_RANK_ZERO):
             continue
-        if has_undurable(gang, member) or (member.rank == 0 and needs_holder(gang)):
+        if may_have_undurable(gang, member) or (member.rank == 0 and needs_holder(gang)):
             continue
-        if not has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit(gang)):
+        if not has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit(gang, member)):
             continue
         action = removal(gang, pod)
         if action is not None:

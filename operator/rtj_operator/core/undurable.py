@@ -24,6 +24,25 @@ def has_undurable(gang: Gang, member: Member) -> bool:
     return judge_node(gang, member.pod) is None
 
 
+def may_have_undurable(gang: Gang, member: Member) -> bool:
+    """It has such a save, or nobody could ask it yet: an operator that comes back has heard
+    nothing at first, and what a pod holds is not gone for that."""
+    return has_undurable(gang, member) or _is_awaited(gang, member)
+
+
+def _is_awaited(gang: Gang, member: Member) -> bool:
+    """Its sidecar has run, and this operator, which asks it, may still get its first report."""
+    pod, view = member.pod, member.view
+    if pod is None or pod.is_terminal or view is None or view.report is not None:
+        return False
+    sidecar = pod.sidecar
+    if sidecar is None or not (sidecar.running or sidecar.ended or sidecar.last_end):
+        return False
+    if view.polled_since is None or judge_node(gang, pod) is not None:
+        return False
+    return not gang.alarm.has_passed(view.polled_since + gang.policy.first_report_seconds)
+
+
 def has_stopped(gang: Gang, member: Member) -> bool:
     """Its sidecar says that it obeyed the stop, or it never had anything to stop."""
     report = member.report
@@ -34,10 +53,13 @@ def has_stopped(gang: Gang, member: Member) -> bool:
     )
 
 
-def stop_limit(gang: Gang) -> float:
-    """A pod that has not obeyed the stop by then is not asked any more."""
+def stop_limit(gang: Gang, member: Member) -> float:
+    """A pod that has not obeyed the stop by then is not asked any more. An operator that comes
+    back may be the first to tell it."""
     hold = gang.status.hold
     since = hold.since if hold is not None else gang.now
+    if member.view is not None and member.view.polled_since is not None:
+        since = max(since, member.view.polled_since)
     return since + gang.spec.trainer_grace_seconds + gang.policy.stopped_seconds
 
 
@@ -46,9 +68,9 @@ def needs_holder(gang: Gang) -> bool:
     for member in gang.members[1:]:
         if member.pod is None or member.pod.is_terminal:
             continue
-        if has_undurable(gang, member):
+        if may_have_undurable(gang, member):
             return True
-        if not has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit(gang)):
+        if not has_stopped(gang, member) and not gang.alarm.has_passed(stop_limit(gang, member)):
             return True
     return False
 

@@ -13,7 +13,7 @@ from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.status import ConditionType, JobPhase
 from rtj_operator.core.decide import decide
-from rtj_operator.core.observed import JobSpec, Observed
+from rtj_operator.core.observed import JobSpec, Observed, ReportView
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
 
 
@@ -155,6 +155,39 @@ def test_what_a_silent_pod_has_told_last_still_counts() -> None:
     view = replace(seen.reports[uid], connected=False, last_contact=seen.now - 1)
     silent = replace(seen, reports={**seen.reports, uid: view})
     assert 1 not in deleted(later(silent, 15))
+
+
+def back_after(observed: Observed, seconds: float) -> Observed:
+    """A new operator begins to poll, so long after; its nodes live and nobody was heard yet."""
+    seen = later(observed, seconds)
+    unheard = ReportView(
+        report=None, received_at=None, connected=False, last_contact=None, polled_since=seen.now
+    )
+    nodes = {n: replace(v, lease_renewed_at=seen.now) for n, v in seen.nodes.items()}
+    return replace(seen, reports=dict.fromkeys(seen.reports, unheard), nodes=nodes)
+
+
+def test_an_operator_that_comes_back_hears_who_has_a_save_before_it_deletes() -> None:
+    saved = stopped(suspended(running()), 0, pending=0, phase="Drained")
+    saved = stopped(saved, 1, pending=1, phase="Draining")
+    back = back_after(saved, 3600)
+    assert deleted(back) == set(), "nobody was heard yet"
+    heard = replace(back.reports[pod_of(back, 1).uid], last_contact=back.now, connected=True)
+    for rank in (0, 1):
+        uid = pod_of(saved, rank).uid
+        view = replace(heard, report=saved.reports[uid].report, received_at=back.now)
+        back = replace(back, reports={**back.reports, uid: view})
+    assert deleted(back) == set(), "rank 1 has a save, and only rank 0 can commit it"
+
+
+def test_a_pod_that_stays_silent_is_given_up_after_the_patience_of_a_first_report() -> None:
+    back = back_after(suspended(running()), 3600)
+    nodes = {n: replace(v, lease_renewed_at=back.now + 181) for n, v in back.nodes.items()}
+    late = replace(later(back, 181), nodes=nodes)
+    assert deleted(late) == {0, 1}
+    never_ran = replace(pod_of(back, 1), sidecar=None, trainer=None)
+    pods = (pod_of(back, 0), never_ran)
+    assert deleted(replace(back, pods=pods)) == {1}, "it has never run and holds nothing"
 
 
 def test_a_lost_rank_0_is_made_anew_to_commit_what_the_others_saved() -> None:
