@@ -23,6 +23,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from rtj_api.v1alpha1 import MAX_REPLICAS
+
 MAX_ATTEMPTS = 10  # records kept in `attempts`
 MAX_MESSAGE = 1024  # characters of one message
 
@@ -164,7 +166,7 @@ class ResumeDecision(StatusModel):
     name: str | None = None
     step: int | None = None
     durable: bool = True
-    peers: list[str] = Field(default_factory=list, max_length=64)
+    peers: list[str] = Field(default_factory=list, max_length=MAX_REPLICAS)
     fast: bool = False
     asked: str | None = Field(None, description="By whose word; absent: the newest save.")
     through_store: bool = Field(
