@@ -23,7 +23,16 @@ FORMS = (
 
 _SAVE = re.compile(SAVE)
 _RUN = re.compile(RUN_ID)
-_SECRET_WORD = re.compile(r"(?i)(key|token|secret|passw|credential|auth)")
+_SECRET_WORD = re.compile(r"(?i)key|token|secret|passw|passphrase|pass(?![a-z])|credential|auth")
+_NAME = re.compile(r"[\w.\-]+")
+_VALUE = (
+    r"(?:(?:bearer|basic|token)[ \t]+)?"
+    r"""(?:"[^"]*"|'[^']*'|["'].*|\\.|[^\s"'\\;&|])+"""
+)
+# After a name: =value as a shell writes it, ": "value" as JSON and Python do.
+_ASSIGNED = re.compile(rf"""(?is)(["'\\\]]*[ \t]*[:=]+[ \t]*){_VALUE}""")
+_FOLLOWING = re.compile(rf"(?is)([ \t]+)(?!-){_VALUE}")
+_IN_URL = re.compile(r"(://)[^/\s@]+@")
 _WORDS_TOLD = 3
 
 
@@ -69,19 +78,38 @@ class MadeWith:
 
 
 def masked(command: Sequence[str]) -> list[str]:
-    """The words of a command without what looks like a secret's value."""
+    """The words of a command without what looks like a secret's value, also within a word that is
+    a script (`sh -c "HF_TOKEN=… python t.py"`). Rather hides too much."""
     words: list[str] = []
     hide = False
     for word in command:
         name, equals, value = word.partition("=")
+        one_name = not re.search(r"\s", name)
         if hide and not word.startswith("-"):
             words.append("***")
-        elif equals and value and _SECRET_WORD.search(name):
+        elif equals and value and one_name and _SECRET_WORD.search(name):
             words.append(f"{name}=***")
         else:
-            words.append(word)
-        hide = word.startswith("-") and not equals and bool(_SECRET_WORD.search(word))
+            words.append(_without_secrets(word))
+        is_option = word.startswith("-") and one_name and not equals
+        hide = is_option and bool(_SECRET_WORD.search(word))
     return words
+
+
+def _without_secrets(text: str) -> str:
+    text = _IN_URL.sub(r"\1***@", text)
+    pieces: list[str] = []
+    done = 0
+    for name in _NAME.finditer(text):
+        if name.start() < done or not _SECRET_WORD.search(name[0]):
+            continue
+        value = _ASSIGNED.match(text, name.end())
+        if value is None and name[0].startswith("-"):
+            value = _FOLLOWING.match(text, name.end())
+        if value is not None:
+            pieces += [text[done : value.end(1)], "***"]
+            done = value.end()
+    return "".join([*pieces, text[done:]])
 
 
 def changes(before: MadeWith, after: MadeWith) -> list[str]:

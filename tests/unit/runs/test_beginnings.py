@@ -127,6 +127,35 @@ def test_a_secret_in_a_command_is_recorded_nowhere() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        (
+            "HF_HOME=/x HF_TOKEN=hf_abc python t.py --api-key=sk-1 --steps 5",
+            "HF_HOME=/x HF_TOKEN=*** python t.py --api-key=*** --steps 5",
+        ),
+        ("python t.py --api-key sk-1 --lr 3", "python t.py --api-key *** --lr 3"),
+        ("cd /x; export WANDB_API_KEY='sk 1'; run", "cd /x; export WANDB_API_KEY=***; run"),
+        ('cd /x && S3_SECRET="s k"t run', "cd /x && S3_SECRET=*** run"),
+        ('{"lr": 1, "api_key": "sk-1", "x": 2}', '{"lr": 1, "api_key": *** "x": 2}'),
+        ("import os; os.environ['HF_TOKEN'] = 'sk-1'; go()", None),
+        ("curl -H 'Authorization: Bearer sk-1' u", None),
+        (r'run --config "{\"token\": \"sk-1\"}"', None),
+        ("run\nDB_PASS=sk-1\nrun", "run\nDB_PASS=***\nrun"),
+        ("X=1 TOKEN='sk-1 unclosed", "X=1 TOKEN=***"),
+        ("get https://me:sk-1@host/x", "get https://***@host/x"),
+        ("python t.py --steps 5 model.depth=3", "python t.py --steps 5 model.depth=3"),
+        ("-key" * 20_000, "-key" * 20_000),
+    ],
+)
+def test_a_secret_within_a_script_is_recorded_nowhere(word: str, told: str | None) -> None:
+    (seen,) = masked([word])
+    assert "sk" not in seen
+    assert told is None or seen == told
+    assert masked([seen]) == [seen]
+    assert masked(["sh", "-c", word, "--steps", "5"]) == ["sh", "-c", seen, "--steps", "5"]
+
+
 def test_a_rollback_to_a_branch_by_its_full_name(job) -> None:
     mine = job()
     first = mine.begin(1, SCRATCH)
