@@ -34,6 +34,7 @@ class Cause:
     message: str
     fault: Fault | None = None
     recreate: bool = False  # all pods anew
+    only_missing: bool = False  # pods anew only where there is none, whatever became of the rest
     claim_over: str | None = None  # the job's name whose fence may be claimed over
     is_paced: bool = True  # waits a back-off; a hold that ends has waited already
 
@@ -53,6 +54,10 @@ def lost_ranks(gang: Gang, faults: tuple[Fault, ...]) -> frozenset[int]:
         ):
             lost.add(member.rank)
     return frozenset(lost)
+
+
+def _without_pod(gang: Gang) -> frozenset[int]:
+    return frozenset(m.rank for m in gang.members if m.pod is None)
 
 
 def is_stale(gang: Gang, member: Member) -> bool:
@@ -114,7 +119,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     """Records attempt N+1 with its cause, restart kind and back-off; its start comes later."""
     status, now = gang.status, gang.now
     number = status.attempt + 1
-    lost = lost_ranks(gang, faults)
+    lost = _without_pod(gang) if cause.only_missing else lost_ranks(gang, faults)
     world = gang.spec.replicas
     if cause.recreate or len(lost) >= world or len(status.placements) != world:
         kind, replaced = RestartKind.RECREATE, list(range(world))

@@ -30,6 +30,8 @@ from rtj_operator.core.template import Manifest, Refusal, SpecRefused
 
 MAX_WORDS, MAX_WORD = 64, 256
 DEFAULT_GRACE_SECONDS = 30  # of Kubernetes
+# Of spec.checkpoint: read by the operator at a choice, and told to pods by directives.
+NOT_OF_A_POD = ("onNoValid", "onExistingRun", "resumeFrom", "takeOver")
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
@@ -103,7 +105,8 @@ def template_hash(spec: JobSpec) -> str:
     """
     wrote = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     checkpoint = dict(wrote.get("checkpoint") or {})
-    checkpoint.pop("onNoValid", None)  # read by the operator at a choice, never by a pod
+    for name in NOT_OF_A_POD:
+        checkpoint.pop(name, None)
     shape = {
         "template": wrote.get("template"),
         "sidecar": wrote.get("sidecar"),

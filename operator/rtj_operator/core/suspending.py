@@ -87,6 +87,7 @@ def new_holder(gang: Gang) -> Plan | None:
         charge=Charge.INTENT,
         message="rank 0's pod is made anew to make the other ranks' saves durable",
         is_paced=False,
+        only_missing=True,  # an older template's pod may be the one that has the save
     )
     status = attempts.next_attempt(gang, cause)
     kept = {"hold": hold, "held_since": gang.status.held_since}

@@ -208,6 +208,20 @@ def test_a_lost_rank_0_is_made_anew_to_commit_what_the_others_saved() -> None:
     assert deleted(after) == set()
 
 
+def test_a_rank_0_made_anew_takes_no_pod_of_an_older_template_along() -> None:
+    """That pod has the save; as no rank's own it would be deleted."""
+    seen = stopped(suspended(running()), 1, pending=1, phase="Draining")
+    assert seen.job is not None
+    assert seen.job.spec is not None
+    changed = replace(seen.job.spec, template_hash="h2")
+    pods = tuple(p for p in seen.pods if p.rank != 0)
+    seen = with_job(replace(seen, pods=pods), spec=changed, generation=seen.job.generation + 1)
+    plan = decide(seen)
+    assert plan.status is not None
+    assert plan.status.placements == [2, 1]
+    assert deleted(with_job(seen, status=plan.status, resource_version="901")) == set()
+
+
 def test_a_rank_without_a_pod_is_named_in_the_stop_and_stays_named() -> None:
     seen = suspended(running())
     seen = replace(seen, pods=tuple(p for p in seen.pods if p.rank != 1))

@@ -441,6 +441,12 @@ def test_template_hash_follows_what_the_user_wrote_and_nothing_else() -> None:
     assert template_hash(SMALLEST) == template_hash(a_spec(replicas=3, suspend=True))
     assert template_hash(SMALLEST) == template_hash(a_spec(sidecar={"drainSeconds": 300}))
     assert template_hash(SMALLEST) == template_hash(a_spec(checkpoint={"onNoValid": "Hold"}))
+    for steered in (
+        {"takeOver": "uid-9"},
+        {"resumeFrom": "other/run"},
+        {"onExistingRun": "Fresh"},
+    ):
+        assert template_hash(SMALLEST) == template_hash(a_spec(checkpoint=steered)), steered
     assert template_hash(SMALLEST) != template_hash(a_spec(trainer={"image": "my/trainer:2"}))
     assert template_hash(SMALLEST) != template_hash(a_spec(sidecar={"image": "other"}))
 
