@@ -13,7 +13,7 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.beginning import Mixed, newest_of
 from rtj_sidecar.checkpoints.foreign import could_be_resumed
 from rtj_sidecar.checkpoints.quiescence import Writers
-from rtj_sidecar.directory import DirectoryProblem
+from rtj_sidecar.directory import DirectoryProblem, problem_of
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
@@ -35,7 +35,9 @@ async def adopt_directory(
         look = await at.on_disk(at.directory.look, writers=writers)
         # Data or weights that a person put there are no beginning of this run.
         verdicts = {s.identity: v for s, v in look.judged if v.candidate and s.full_state is True}
-        good = [s for s, _ in look.judged if s.identity in verdicts and could_be_resumed(s)]
+        whole = [s for s, _ in look.judged if s.identity in verdicts and could_be_resumed(s)]
+        others = await at.on_disk(lambda: [s for s in whole if at.directory.is_of_another_run(s)])
+        good = [s for s in whole if s not in others]
         save = newest_of(good)
         if isinstance(save, Mixed):
             _refuse(at, save)
@@ -50,6 +52,9 @@ async def adopt_directory(
         at.reporter.heal(KEY)
     except (StoreProblem, DirectoryProblem) as problem:
         at.reporter.degrade(KEY, problem.reason, str(problem))
+    except OSError as error:
+        trouble = problem_of(error, at.site.path, "read")
+        at.reporter.degrade(KEY, trouble.reason, trouble.message)
 
 
 def _refuse(at: Station, mixed: Mixed) -> None:

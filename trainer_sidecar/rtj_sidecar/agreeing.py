@@ -134,7 +134,7 @@ class Agreeing:
             await storing.claim_late(
                 attempt=directive.attempt,
                 world_size=directive.world_size,
-                parent=storing.parent_for(resume.name, step=resume.step),
+                parent=storing.parent_for(resume),
             )
         await storing.vetted.wait()
         if at.fence is None or at.journal.entry.fence_attempt != directive.attempt:
@@ -188,6 +188,13 @@ class Agreeing:
         wanted, found = directive.wanted, report.found
         if wanted is not None and found is not None and found.asked == wanted.asked:
             return _asked_for(wanted, found, run=at.site.config.run_id)
+        if self._storing is not None and self._storing.wanted is not None:
+            # Never another beginning in its place.
+            asked_for = self._storing.wanted.value or "a start from nothing"
+            return rules.NoChoice(
+                Reason.STORE_UNREACHABLE,
+                f"{asked_for} was asked for, and could not be looked up in the store yet",
+            )
         if report.run_complete:
             return rules.NoChoice(
                 Reason.RUN_ALREADY_COMPLETE, f"run {at.site.config.run_id} has finished already"

@@ -152,7 +152,8 @@ class Attempts:
             await self._until_listed(claiming)
             if at.reporter.current.phase is SidecarPhase.FAILED:
                 return
-            if self._storing.listed.is_set():
+            # A beginning that a person asked for is being copied in, perhaps: nothing beside it.
+            if self._storing.listed.is_set() and directive.wanted is None:
                 await self._adopt()
                 if at.reporter.current.phase is SidecarPhase.FAILED:
                     return

@@ -230,27 +230,30 @@ class Directory:
     # --- pins ---
 
     def load(self, *, is_new: bool = False) -> None:
-        """Pins that an earlier sidecar left. Half-made, changed and other runs' are removed.
+        """Pins that an earlier sidecar left. Half-made and changed ones are removed; those of other
+        runs stay: one of them may be running, where a directory is shared.
 
         `is_new`: no trainer was started in this pod yet, so what a directory holds that no sidecar
-        has ever looked at is a person's own. Raises DirectoryProblem where the ledger cannot be
-        read: unknown is not empty.
+        of this run has ever looked at is somebody else's. Raises DirectoryProblem where the ledger
+        cannot be read: unknown is not empty.
         """
         try:
-            if is_new and is_first_look(self.path):
+            entries = read_ledger(self.path).entries
+            others = bool(entries) and all(e.run_id != self._run_id for e in entries)
+            if is_new and (others or is_first_look(self.path)):
                 snapshot = take_snapshot(reader=self.reader, layouts=self.layouts)
                 self.foreign = write_foreign(self.path, snapshot)
             else:
                 self.foreign = read_foreign(self.path) or frozenset()
-            entries = read_ledger(self.path).entries
         except OSError as error:
             raise problem_of(error, self.path, "read") from error
         self._known = {(e.root, e.fingerprint) for e in entries if e.run_id == self._run_id}
         sweep_pins(reader=self.reader)
         for pin in list_pins(self.path):
             record = _read_record(self.path, pin.id)
-            ours = record is not None and record.run_id == self._run_id
-            if record is None or not ours or pin_entries(self.path, pin) is None:
+            if record is not None and record.run_id != self._run_id:
+                continue
+            if record is None or pin_entries(self.path, pin) is None:
                 drop_pin(reader=self.reader, pin_id=pin.id)
             else:
                 self._saves[pin.id] = LocalSave(pin, record)
@@ -422,6 +425,12 @@ class Directory:
         )
         with contextlib.suppress(OSError):  # Then nothing is removed because of it.
             append_ledger(self.path, [entry])
+
+    def is_of_another_run(self, found: FoundSave) -> bool:
+        """Whether the ledger knows this generation, and only as another run's. Raises OSError."""
+        entries = read_ledger(self.path).entries
+        runs = {e.run_id for e in entries if (e.root, e.fingerprint) == found.identity}
+        return bool(runs) and self._run_id not in runs
 
     def note(self, found: FoundSave, *, fence: int | None = None, n: int | None = None) -> None:
         """Write in the ledger that this lineage saw the save finish; with its number, that it is

@@ -40,6 +40,7 @@ class Storing:
         self.vetted = asyncio.Event()  # nothing is being fetched to prove a save
         self.vetted.set()
         self.owning = Owning(station, holding)
+        self.wanted: Wanted | None = None  # the beginning that this attempt has to find
 
     async def claim_and_list(self, directive: Directive, *, prove: bool = True) -> None:
         """Goes on until the store has answered; `listed` is set as soon as it has, before a save
@@ -115,6 +116,7 @@ class Storing:
         wanted = directive.wanted
         if wanted is not None and wanted.asked in has_acted:
             wanted = None
+        self.wanted = wanted
         at.journal.note(
             fence=fence,
             fence_attempt=directive.attempt,
@@ -182,7 +184,7 @@ class Storing:
                 history,
                 wanted=wanted,
                 fence=fence,
-                incoming=at.site.path / HIDDEN_DIR / "importing",
+                incoming=at.site.path / HIDDEN_DIR / "importing" / f"f{fence}",
                 progress=at.fetched,
                 cancel=at.closing,
             )

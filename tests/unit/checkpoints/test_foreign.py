@@ -128,3 +128,26 @@ def test_a_save_of_a_trainer_that_began_elsewhere_is_set_aside(tmp_path: Path) -
 def test_what_is_foreign_is_no_news_of_the_run(place: Place) -> None:
     place.save("step_10.pt", step=10)
     assert [save.record.facts.root_key for save in place.pin_all()] == ["step_10.pt"]
+
+
+def test_what_another_run_of_this_project_left_is_foreign_and_its_pins_stay(
+    tmp_path: Path,
+) -> None:
+    theirs = Place(tmp_path / "out", {"run_id": "ns/other"})
+    theirs.directory.load(is_new=True)
+    theirs.save("step_70.pt", step=70)
+    (pinned,) = theirs.pin_all()
+    ours = Place(tmp_path / "out")
+    ours.directory.load(is_new=True)
+    assert ours.directory.saves == []
+    ((found, _),) = ours.judged()
+    assert ours.directory.is_of_another_run(found)
+    assert not ours.directory.is_news(found)
+    done = set_all_aside(ours.directory, attempt=1)
+    assert done.kept == ("step_70.pt",)
+    free_quarantine(ours.path, wanted=1 << 60)
+    assert (ours.path / ".rtj/set-aside/1/step_70.pt").exists(), "nobody deletes it"
+    assert theirs.directory.is_intact(pinned), "the other run may be about to ship it"
+    ours.save("step_5.pt", step=5)
+    ((mine, _),) = [(f, v) for f, v in ours.judged() if f.step == 5]
+    assert not ours.directory.is_of_another_run(mine)

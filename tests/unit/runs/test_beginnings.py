@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.memory_store import MemoryStore
+from rtj_api.reasons import Reason
 from rtj_api.rules.steering import MadeWith, Named, Whose, changes, masked, read_named
 from rtj_api.wire import Found, Wanted
 from rtj_sidecar.checkpoints.types import Gate, GateResult
@@ -15,6 +17,7 @@ from rtj_sidecar.runs.lineage import End, lineage
 from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
 from rtj_sidecar.runs.run import Claimed, Committed, Done, LocalFile, Run
 from rtj_sidecar.runs.run import Named as NamedShip
+from rtj_sidecar.stores.base import StoreProblem
 
 SCRATCH = Parent(scratch=True)
 
@@ -40,8 +43,16 @@ class Job:
         assert isinstance(self.run.set_parent(fence=claimed.fence, parent=parent), Done)
         return claimed.fence
 
-    def save(self, fence: int, step: int, *, full_state: bool = True) -> str:
-        facts = SaveFacts(root_key="last.pt", layout="generic", step=step, full_state=full_state)
+    def save(
+        self, fence: int, step: int, *, full_state: bool = True, facts: dict | None = None
+    ) -> str:
+        facts = SaveFacts(
+            root_key="last.pt",
+            layout="generic",
+            step=step,
+            full_state=full_state,
+            facts=facts or {},
+        )
         n = self.run.next_n(self.run.history(), fence)
         ship = self.run.name_ship(
             fence=fence, n=n, save=facts, seen={0: ["last.pt"]}, world_size=1, parent=None
@@ -252,3 +263,54 @@ def test_a_damaged_save_of_another_run_is_not_copied(job, store) -> None:
     marks = theirs.run.history().marks
     assert {m.kind for found in marks.values() for m in found} == {MarkKind.PINNED}, "no verdict"
     assert good
+
+
+def test_a_copy_never_stands_for_what_was_named_in_its_place_meanwhile(
+    job: Callable[..., Job], store: MemoryStore
+) -> None:
+    other = job("team/other", "theirs")
+    other.save(other.begin(1, SCRATCH), 400)
+    mine = job("ns/gpt", "ours")
+    fence = mine.begin(1, SCRATCH)
+    upload = store.upload_file
+
+    def meanwhile(key: str, *more: Any, **options: Any) -> Any:
+        store.upload_file = upload  # type: ignore[method-assign]
+        assert mine.save(fence, 70) == "f1-n1-s70"
+        return upload(key, *more, **options)
+
+    store.upload_file = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(StoreProblem, match="given to another save") as raised:
+        mine.find("team/other", fence=fence)
+    assert raised.value.transient
+    found = mine.find("team/other", fence=fence)
+    assert found.save is not None
+    assert (found.save.name, found.save.step) == ("f1-n2-s400", 400)
+
+
+def test_what_a_copy_carried_in_the_other_run_is_not_looked_for_in_this_one(
+    job: Callable[..., Job],
+) -> None:
+    other = job("team/other", "theirs")
+    carried = [{"path": "best.pt", "fence": 1, "n": 1}]
+    other.save(other.begin(1, SCRATCH), 400, facts={"carried": carried, "unit": "step"})
+    mine = job("ns/gpt", "ours")
+    found = mine.find("team/other", fence=mine.begin(1, SCRATCH))
+    assert found.save is not None
+    manifest = mine.run.manifest(found.save.name)
+    assert manifest is not None
+    assert manifest.facts == {"unit": "step"}
+
+
+def test_a_disk_that_takes_no_copy_is_told_and_tried_again(job: Callable[..., Job]) -> None:
+    other = job("team/other", "theirs")
+    other.save(other.begin(1, SCRATCH), 400)
+    mine = job("ns/gpt", "ours")
+    fence = mine.begin(1, SCRATCH)
+    mine.disk.mkdir(parents=True, exist_ok=True)
+    (mine.disk / "importing").write_text("in the way")
+    with pytest.raises(StoreProblem) as raised:
+        mine.find("team/other", fence=fence)
+    assert (raised.value.reason, raised.value.transient) == (Reason.DISK_FULL, True)
+    (mine.disk / "importing").unlink()
+    assert mine.find("team/other", fence=fence).save is not None

@@ -30,6 +30,7 @@ from rtj_sidecar.stores.base import (
     ContentMismatch,
     ObjectMissing,
     Progress,
+    SourceChanged,
     Store,
     StoreProblem,
 )
@@ -168,7 +169,10 @@ def _copy(
     at = SaveId(fence, history.next_n(fence))
     name = keys.save_name(at, theirs.step)
     done: dict[str, FileRecord] = {}
-    incoming.mkdir(parents=True, exist_ok=True)
+    try:
+        incoming.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_room(incoming, error) from error
     try:
         for file in theirs.files:
             if file.key not in done:
@@ -194,6 +198,8 @@ def _copy(
             "committed_by_fence": fence,
             "committed_at": context.now(),
             "files": files,
+            # Those are named by the other run's numbers, which mean other saves in this one.
+            "facts": {k: v for k, v in theirs.facts.items() if k != "carried"},
             "imported": origin,
         }
     )
@@ -202,7 +208,14 @@ def _copy(
             Reason.FENCE_TAKEN,
             f"fence {lost.by} of run {context.run_id} was claimed while {theirs.name} was copied",
         )
-    context.create(keys.manifest_key(at), manifest)
+    if not context.create(keys.manifest_key(at), manifest):
+        # Something else was named there meanwhile: what was copied is not what bears that name.
+        raise StoreProblem(
+            Reason.FENCE_TAKEN,
+            f"{at} of run {context.run_id} was given to another save while {theirs.name} was "
+            "copied",
+            transient=True,
+        )
     return lineage.candidate(replace(history, manifests={**history.manifests, at: manifest}), at)
 
 
@@ -218,7 +231,10 @@ def _copy_file(
     cancel: threading.Event | None,
 ) -> FileRecord:
     path = incoming / "file"
-    path.unlink(missing_ok=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _no_room(path, error) from error
     key = f"{keys.data_key(name, '')}{file.key.removeprefix(keys.data_key(theirs.name, ''))}"
     bad: Finding
     try:
@@ -239,4 +255,16 @@ def _copy_file(
         bad = missing(file)
     except ContentMismatch as error:
         bad = corrupt(file, expected=error.expected, got=error.got)
+    except (OSError, SourceChanged) as error:
+        raise _no_room(path, error) from error
     raise _Unusable(f"{theirs.name} of run {source.run_id} is damaged: {bad.message}")
+
+
+def _no_room(path: Path, error: Exception) -> StoreProblem:
+    """The pod's own disk stands in the way: told like any trouble on the way, and tried again."""
+    return StoreProblem(
+        Reason.DISK_FULL,
+        f"a save of another run cannot be copied by way of {path.parent}: {error}. Make the volume "
+        "of checkpoint.path larger, and writable",
+        transient=True,
+    )
