@@ -104,7 +104,9 @@ def test_nobodys_work_is_harmed_and_the_words_say_what_to_do(
         lambda: space.run("get", KIND, "gpt", "--ignore-not-found") == "", within=60, what="deleted"
     )
     assert "deletionTimestamp" in space.get("pod", old_pod)["metadata"]
-    again = the_job(product, space, step_seconds=0.1)
+    # Slow to end as well: a pod that is gone at once does not always hear the last word, and then
+    # only a person can say that its job has ended.
+    again = the_job(product, space, extra=slow, grace_seconds=8, step_seconds=0.1)
     space.apply(again)
     second_uid = job.get()["metadata"]["uid"]
     job.wait_status("waits for the old pod", lambda s: s.get("phase") == "Pending", within=30)
