@@ -23,6 +23,7 @@ from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 from rtj_operator.core import mounts, ports, without_store
 from rtj_operator.core import template as tpl
 from rtj_operator.core.apart import keep_apart
+from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.probes import post_start, quiet_probes
 from rtj_operator.core.sidecar import desired_sidecar, memory_warning
@@ -54,12 +55,24 @@ class PodSettings:
     sidecar_resources: Mapping[str, Any] | None = None
 
 
+_TRIAL = PodSettings(cluster_uid="trial", sidecar_image="trial")
+
+
 def refusal_of(spec: JobSpec, *, owner: Owner, made_in: int = 0) -> Refusal | None:
-    """Why no pod can be made of this spec, or None."""
+    """Why no pod can be made of this spec, or None.
+
+    The template is the user's to shape, and the API keeps fields that it does not know: what is
+    of another kind than Kubernetes has it shows only when a pod is made, so one is made for trial.
+    """
     try:
         _parts(spec, owner=owner, made_in=made_in)
+        warnings_of(spec)
+        pod = desired_pod(spec, owner=owner, rank=0, made_in=made_in, settings=_TRIAL)
+        keep_off(pod, ("node",))
     except SpecRefused as error:
         return error.refusal
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return tpl.misshapen(error)
     return None
 
 

@@ -50,6 +50,18 @@ def refuse(reason: Reason, message: str) -> NoReturn:
     raise SpecRefused(Refusal(reason=reason, message=message))
 
 
+def misshapen(error: Exception) -> Refusal:
+    """Of what was raised while a pod was made for trial of what the API let through."""
+    found = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
+    words = " ".join(f"{type(error).__name__}: {found}".split())[:400]
+    return Refusal(
+        Reason.INVALID_SPEC,
+        f"no pod can be made of spec.template: a field in it is not of the kind that Kubernetes "
+        f"asks for ({words}). Correct it; `kubectl create --dry-run=server` of a Pod with that "
+        f"template's spec names the field.",
+    )
+
+
 def name_limit(*, replicas: int, made_in: int = 0) -> int:
     """Longest job name whose pods' names still fit a label and a hostname, in characters."""
     rank_digits = len(str(max(replicas - 1, 0)))

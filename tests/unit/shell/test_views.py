@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from rtj_api import contract
+from rtj_operator.core.decide import decide
+from rtj_operator.core.observed import Observed
 from rtj_operator.shell.views import controller_uid, job_view, node_view, pod_view, status_port_of
 
 
@@ -212,6 +214,56 @@ def test_a_template_that_cannot_work_is_a_problem_with_its_reason(raw_job) -> No
     problem = job_view(job).problem
     assert problem is not None
     assert problem.reason == "CommandMissing"
+
+
+NAMED_PORT = {"tcpSocket": {"port": "p"}}
+MEMORY = {"medium": "Memory", "sizeLimit": "1e999"}
+MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/checkpoints"}]}
+ODD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a grace with a unit": ({"terminationGracePeriodSeconds": "30s"}, {}, "30s"),
+    "env is a map": ({}, {"env": {"A": "b"}}, "str"),
+    "a mount is a word": ({}, {"volumeMounts": ["x"]}, "str"),
+    "emptyDir is a word": ({"volumes": [{"name": "v", "emptyDir": "x"}]}, MOUNTED, "str"),
+    "resources is a word": ({}, {"resources": "x"}, "str"),
+    "GPUs are a list": ({}, {"resources": {"limits": {"nvidia.com/gpu": ["1"]}}}, "list"),
+    "image is a number": ({}, {"image": 5}, "image"),
+    "a size without bounds": ({"volumes": [{"name": "v", "emptyDir": MEMORY}]}, MOUNTED, "large"),
+    "a probe asks nothing": ({}, {"livenessProbe": {"periodSeconds": 1}}, "tcpSocket"),
+    "a probe is a word": ({}, {"livenessProbe": "x"}, "str"),
+    "a threshold is a word": (
+        {},
+        {"livenessProbe": {"exec": {"command": ["x"]}, "failureThreshold": "x"}},
+        "'x'",
+    ),
+    "a header without a value": (
+        {},
+        {"livenessProbe": {"httpGet": {"port": 1, "httpHeaders": [{"name": "A"}]}}},
+        "value",
+    ),
+    "a port without a number": (
+        {},
+        {"livenessProbe": NAMED_PORT, "ports": [{"name": "p"}]},
+        "containerPort",
+    ),
+    "affinity is a word": ({"affinity": "x"}, {}, "str"),
+    "securityContext is a word": ({"securityContext": "x"}, {}, "str"),
+}
+
+
+@pytest.mark.parametrize("status", [{}, {"attempt": 3, "starts": 3}], ids=["new", "running"])
+@pytest.mark.parametrize("case", ODD)
+def test_what_the_api_lets_through_and_no_pod_can_have_is_a_problem(raw_job, case, status) -> None:
+    pod, trainer, words = ODD[case]
+    job = a_job_object(raw_job) | {"status": status}
+    job["spec"]["template"]["spec"] |= pod
+    job["spec"]["template"]["spec"]["containers"][0] |= trainer
+    view = job_view(job)
+    assert view.spec is None
+    assert view.problem is not None
+    assert view.problem.reason == "InvalidSpec"
+    assert "spec.template" in view.problem.message
+    assert words in view.problem.message
+    assert decide(Observed(now=1.0, job=view)).rule == "unreadable"
 
 
 def test_requests_are_read_or_their_fault_is_told(raw_job) -> None:
