@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import http.server
 import json
@@ -547,6 +548,48 @@ def test_a_pin_that_changed_ships_nothing(ranks: Ranks) -> None:
     with pytest.raises(SourceChanged, match="b: cannot be read any more"):
         zero.run.upload_part(ship, files=files, save=facts(10))
     assert zero.run.part(SaveId(1, 1), 0) is None
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOSPC])
+def test_a_pin_that_cannot_be_read_now_is_tried_again(
+    ranks: Ranks, store: Store, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    zero = ranks(0)
+    fence = claimed(zero, 1, parent=SCRATCH)
+    ship = named(zero, fence, 1, facts(10), {0: ["a"]})
+    files = zero.save("s", {"a": b"1"})
+
+    def refuse(key: str, path: Path, **_: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "upload_file", refuse)
+        with pytest.raises(StoreProblem, match=r"cannot read .*/s/a to upload it") as raised:
+            zero.run.upload_part(ship, files=files, save=facts(10))
+    assert raised.value.transient
+    assert zero.run.part(SaveId(1, 1), 0) is None
+    assert zero.run.upload_part(ship, files=files, save=facts(10)).files
+
+
+def test_a_listing_without_the_held_fence_proves_no_loss(ranks: Ranks) -> None:
+    store = MemoryStore()
+    zero = ranks(0, store=store)
+    old = claimed(zero, 1, parent=SCRATCH)
+    fence = claimed(zero, 2, parent=SCRATCH)
+    listed = store.list
+    for seen in (lambda _: iter(()), lambda p: (f for f in listed(p) if str(fence) not in f.key)):
+        store.list = seen  # type: ignore[method-assign]
+        for ask in (
+            lambda: zero.run.held(fence),
+            lambda: zero.run.set_parent(fence=fence, parent=SCRATCH),
+            lambda: zero.run.retain(fence=fence, keep_last=1),
+        ):
+            with pytest.raises(StoreProblem, match="as the highest") as raised:
+                ask()
+            assert raised.value.transient
+    store.list = listed  # type: ignore[method-assign]
+    assert zero.run.held(fence)
+    assert not zero.run.held(old)
 
 
 def test_an_object_damaged_between_part_and_commit_is_never_committed(

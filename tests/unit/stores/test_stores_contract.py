@@ -362,6 +362,44 @@ def test_a_file_in_the_place_of_the_store_is_trouble_and_not_emptiness(tmp_path:
             ask()
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_directory_that_cannot_be_read_is_trouble_and_not_emptiness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = open_store(tmp_path.as_uri())
+    store.put("run/fences/1.json", b"{}")
+    sick = tmp_path / "run" / "fences"
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path) == sick:
+            raise OSError(number, os.strerror(number), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for prefix in ("", "run/", "run/fences/"):
+        found = problem(lambda prefix=prefix: list(store.list(prefix)))
+        assert found.transient is (number != errno.EACCES)
+    assert list(store.list("run/fences/none/")) == [], "gone meanwhile, or never made"
+
+
+def test_what_a_file_system_recovers_for_itself_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path.as_uri())
+    store.put("run/a", b"1")
+    (tmp_path / "lost+found").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path).name == "lost+found":
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert [found.key for found in store.list("")] == ["run/a"]
+
+
 def test_a_store_on_the_same_volume_shares_what_it_keeps(tmp_path: Path) -> None:
     path = tmp_path / "save.pt"
     path.write_bytes(os.urandom(3 * MIB))
@@ -390,6 +428,26 @@ def test_what_cannot_be_shared_is_copied(tmp_path: Path, monkeypatch: pytest.Mon
     assert not there.samefile(path)
     assert done.sha256 == hash_file(path)[1]
     assert os.listdir(there.parent) == ["save.pt"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO])
+@pytest.mark.parametrize("step", ["share", "hash_file"])
+def test_a_volume_that_fails_while_it_shares_is_the_stores_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    path = tmp_path / "save.pt"
+    path.write_bytes(b"x" * 1000)
+    store = kept_in(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"rtj_sidecar.stores.file.{step}", fail)
+        found = problem(lambda: store.upload_file("run/save.pt", path))
+    assert found.transient
+    assert (found.reason == Reason.DISK_FULL) is (number in (errno.ENOSPC, errno.EDQUOT))
+    assert os.listdir(tmp_path / ".rtj" / "store" / "run") == []
+    assert store.upload_file("run/save.pt", path).size == 1000
 
 
 def test_a_file_that_is_gone_is_the_sources_trouble(tmp_path: Path) -> None:

@@ -234,8 +234,19 @@ def set_outcome(context: Context, *, fence: int, outcome: Outcome) -> Done | Fen
 
 
 def lost_to(context: Context, fence: int) -> FenceLost | None:
-    """FenceLost where `fence` is not the highest (any more)."""
+    """FenceLost where `fence` is not the highest (any more).
+
+    A fence is never deleted: a listing that ends below one that was claimed is no answer.
+    """
     highest = context.highest_fence()
+    if highest < fence:
+        raise StoreProblem(
+            Reason.STORE_UNREACHABLE,
+            f"{context.store.url} lists fence {highest or 'none'} of {context.run_id} as the "
+            f"highest, and {fence} was claimed there: check that the whole volume is mounted and "
+            "that nobody removed the run's records",
+            transient=True,
+        )
     return None if highest == fence else FenceLost(highest)
 
 

@@ -7,21 +7,26 @@ a part when a file is not what it was. Must never write a key that a part alread
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from rtj_api.reasons import Reason
+
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import FileRecord, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.ships import answer, read_part
-from rtj_sidecar.stores.base import Cancelled, Progress, SourceChanged, check_cancel
+from rtj_sidecar.stores.base import Cancelled, Progress, SourceChanged, StoreProblem, check_cancel
 from rtj_sidecar.stores.local import hash_file
 
 _FILES_AT_ONCE = 4
+_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +198,15 @@ def _same_bytes(
 
 @contextlib.contextmanager
 def _vanished(file: LocalFile) -> Iterator[None]:
+    """Only a pin that is gone, or something else by now, is worthless: any other trouble passes."""
     try:
         yield
     except OSError as error:
-        raise SourceChanged(file.path, f"cannot be read any more: {error}") from error
+        if error.errno in _GONE:
+            raise SourceChanged(file.path, f"cannot be read any more: {error}") from error
+        raise StoreProblem(
+            Reason.PATH_NOT_WRITABLE,
+            f"cannot read {file.source} to upload it: {error.strerror or error}. Check that the "
+            f"volume is healthy and that the sidecar's user (uid {os.getuid()}) may read it",
+            transient=True,
+        ) from error

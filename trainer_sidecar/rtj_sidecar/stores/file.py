@@ -50,6 +50,7 @@ from rtj_sidecar.stores.local import (
 
 _HIDDEN = ".rtj-store-"  # names that begin so are ours and no objects
 _LOCK = f"{_HIDDEN}lock"
+_RECOVERED = "lost+found"  # a file system's own, in its root: root's alone and no key of ours
 
 
 class FileStore:
@@ -102,7 +103,9 @@ class FileStore:
         start = self._at(base) if base else self._root
         with self._problems(prefix):
             found: list[Listed] = []
-            for directory, _, names in os.walk(start):
+            for directory, below, names in os.walk(start, onerror=self._unlisted):
+                if Path(directory) == self._root and _RECOVERED in below:
+                    below.remove(_RECOVERED)
                 for name in names:
                     path = Path(directory) / name
                     key = path.relative_to(self._root).as_posix()
@@ -160,17 +163,19 @@ class FileStore:
     ) -> Uploaded | None:
         """The object without a copy of its bytes; None where the file system can do neither.
 
-        Hashed after it is shared: what is then read is what the store has.
+        Hashed after it is shared: what is then read is what the store has. Source and store are one
+        volume, so its errors are the store's; only a source that cannot be opened says so itself.
         """
         target = self._at(key)
         with self._problems(key):
             target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / f"{_HIDDEN}{uuid.uuid4().hex}"
         try:
-            if not share(path, temporary):
-                return None
-            size, sha256, crc = hash_file(temporary, cancel=cancel)
+            with open_source(path), self._problems(key):
+                if not share(path, temporary):
+                    return None
             with self._problems(key):
+                size, sha256, crc = hash_file(temporary, cancel=cancel)
                 descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(descriptor)
@@ -281,6 +286,12 @@ class FileStore:
         except (FileNotFoundError, NotADirectoryError):
             self._prove_there()
             return None
+
+    def _unlisted(self, error: OSError) -> None:
+        """A directory that was not read may hold anything; only one that is gone holds nothing."""
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+        self._prove_there()
 
     def _prove_there(self) -> None:
         """A key is absent only from a store that is there. Raises OSError."""
