@@ -10,7 +10,7 @@ from __future__ import annotations
 from rtj_api.reasons import Reason
 from rtj_api.status import CurrentAttempt, Status
 
-from rtj_operator.core import starts
+from rtj_operator.core import draining, starts, writers
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.lastwords import left_when_done
 from rtj_operator.core.nodes import can_be_on, is_heard
@@ -96,7 +96,8 @@ def _with(status: Status, current: CurrentAttempt, *, through_store: bool) -> St
 
 def let_go(gang: Gang) -> Plan | None:
     """In store mode: every pod's containers run on nodes that gave a sign of life since the
-    attempt was recorded. The counted start, the point of no return; the pods choose the save."""
+    attempt was recorded, and no older pod is being ended that may still save. The counted start,
+    the point of no return; the pods choose the save."""
     status, current = gang.status, gang.status.current
     if not gang.through_store or current is None or status.is_started or status.hold is not None:
         return None
@@ -112,6 +113,8 @@ def let_go(gang: Gang) -> Plan | None:
         if not _has_fresh_lease(gang, member, since=current.recorded_at):
             gang.alarm.has_passed(gang.now + LOOK_SECONDS)
             return None
+    if draining.draining_until(gang) is not None or writers.held_back(gang):
+        return None
     why = "reports cannot be had: the pods choose the newest save that all can load"
     started = starts.next_start_through_store(gang, why=why)
     return record(

@@ -14,7 +14,14 @@ from rtj_api.status import ConditionType, RestartKind
 from rtj_api.wire import SidecarPhase, TrainerState
 from rtj_operator.core.decide import decide
 from rtj_operator.core.lastwords import is_released, last_words_of
-from rtj_operator.core.observed import ContainerEnd, ContainerView, JobSpec, Observed
+from rtj_operator.core.observed import (
+    ContainerEnd,
+    ContainerView,
+    JobSpec,
+    Observed,
+    PodView,
+    ReportView,
+)
 from rtj_operator.core.plan import PatchDirective, Plan
 from rtj_sidecar.lastwords import last_words
 
@@ -270,6 +277,37 @@ def test_a_start_waits_for_a_sign_of_life_from_every_node() -> None:
     assert plan.status.resume is not None
     assert plan.status.resume.through_store
     assert plan.status.resume.name is None
+
+
+def ready_to_go() -> tuple[Observed, PodView]:
+    """Rank 1's pod was made anew and all of attempt 2 waits for the go; and that older pod, whose
+    trainer's container runs, as it would be seen while it is being ended."""
+    seen = alive(later(in_store_mode(fenced_directory=True), 60))
+    old = pod_of(seen, 1)
+    seen = applied(with_end(seen, 1, code=1), decide(with_end(seen, 1, code=1)))
+    seen = with_pod(seen, 1, name=old.name.replace("-1-1-", "-1-2-"), uid="new", made_in=2)
+    seen = with_pod(seen, 1, trainer=ContainerView(name="trainer", running=True))
+    assert seen.job is not None
+    status = seen.job.status.model_copy(update={"placements": [1, 2], "older_writers": [0, 1]})
+    seen = alive(later(with_job(seen, status=status), 12))
+    ending = {"deleting_since": seen.now - 1, "deletion_deadline": seen.now + 40}
+    return seen, replace(old, **ending)
+
+
+def test_a_start_waits_for_an_older_pod_that_may_still_save() -> None:
+    seen, old = ready_to_go()
+    assert decide(seen).rule == "let_go"
+    ending = replace(seen, pods=(*seen.pods, old))
+    assert decide(ending).rule != "let_go", "a save of its grace would be left behind"
+    assert decide(alive(later(ending, 41))).rule == "let_go", "the wait has its end"
+
+
+def test_a_start_waits_for_an_older_writer_that_is_given_its_grace() -> None:
+    seen, old = ready_to_go()
+    heard = ReportView(report=None, received_at=None, connected=True, last_contact=seen.now)
+    ending = replace(seen, pods=(*seen.pods, old), reports={**seen.reports, old.uid: heard})
+    assert decide(ending).rule != "let_go"
+    assert decide(alive(later(ending, 41))).rule == "let_go"
 
 
 def test_it_is_left_before_a_start_when_all_are_heard_again() -> None:
