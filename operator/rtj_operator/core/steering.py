@@ -51,6 +51,9 @@ def wanted(gang: Gang) -> WantedBeginning | None:
         return None if value in acted else WantedBeginning(value=value, asked=value)
     fresh = fresh_of(gang)
     begins = status.starts == 0 or (status.resume is not None and status.resume.asked == fresh)
+    if status.current is not None and status.current.wanted is not None:
+        # In store mode the pods choose, and status.resume does not name what for.
+        begins = begins or status.current.wanted.asked == fresh
     if spec.on_existing_run == OnExistingRun.FRESH and begins and fresh not in acted:
         return WantedBeginning(asked=fresh)
     return None

@@ -310,6 +310,32 @@ def test_a_start_waits_for_an_older_writer_that_is_given_its_grace() -> None:
     assert decide(alive(later(ending, 41))).rule == "let_go"
 
 
+def test_a_start_that_failed_early_leaves_a_fresh_beginning_wanted() -> None:
+    fresh = JobSpec(replicas=2, run_id="ns/gpt", template_hash="h1", on_existing_run="Fresh")
+    world = World(spec=fresh, deaf=True)
+    Operator(world).run_until(lambda: world.state.is_started)
+    seen = world.observe()
+    for number in ("1", "2"):
+        assert seen.job is not None
+        before = seen.job.status.current
+        assert before is not None
+        assert before.wanted is not None
+        request = wire.Request(id=number, action=wire.RequestAction.RESTART)
+        seen = with_job(seen, request=request)
+        seen = applied(seen, decide(seen))
+        assert seen.job is not None
+        current = seen.job.status.current
+        assert current is not None
+        assert current.attempt == before.attempt + 1
+        assert current.wanted == before.wanted
+    told = seen.job.status.beginnings.model_copy(update={"acted": [before.wanted.asked]})
+    done = with_job(seen, status=seen.job.status.model_copy(update={"beginnings": told}))
+    plan = decide(with_job(done, request=request.model_copy(update={"id": "3"})))
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert plan.status.current.wanted is None, "it acts once"
+
+
 def test_it_is_left_before_a_start_when_all_are_heard_again() -> None:
     world = World(spec=JobSpec(replicas=2, run_id="ns/gpt", template_hash="h1"), deaf=True)
     operator = Operator(world)
