@@ -297,7 +297,9 @@ class Holding:
         at.journal.note(next_n=ship.n + 1)
         self._skip(skipped)
         self._finish(group)
-        self._open[ship.name] = OpenShip(record=ship, generations=group.generations)
+        self._open[ship.name] = OpenShip(
+            record=ship, generations=group.generations, made_in=group.lead.attempt
+        )
         self._opened[ship.name] = time.monotonic()
         log.info("named %s, expected from ranks %s", ship.name, ship.expected)
         facts = group.lead.facts
@@ -337,6 +339,7 @@ class Holding:
         run, fence = at.run, at.fence
         if run is None or fence is None:
             return
+        made_in = self._open[ship.name].made_in
         answer = await self._in_store(run.try_commit, ship, fence=fence, gone=self._gone(ship))
         if isinstance(answer, Committed):
             self._committed(answer.manifest)
@@ -345,7 +348,9 @@ class Holding:
             self._drop(ship, answer.message)
         elif isinstance(answer, Ignored):
             self._drop(ship, answer.message)
-            if ship.fence == fence:
+            # A leftover of an older attempt may have got its name before this one's choice, which
+            # may lie above it where another job had gone on with the run meanwhile.
+            if made_in == at.attempt:
                 self._ignored(answer.message)
         elif isinstance(answer, FenceLost):
             self.lost(answer.by)

@@ -37,10 +37,13 @@ class Seen(Wire):
 
 
 class OpenShip(Wire):
-    """A named save that is not yet durable; `generations`: by rank, the fingerprint it saw."""
+    """A named save that is not yet durable; `generations`: by rank, the fingerprint it saw.
+
+    `made_in`: the attempt whose trainer made it; None where the holder has only read its record."""
 
     record: ShipRecord
     generations: dict[int, str] = Field(default_factory=dict)
+    made_in: int | None = None
 
 
 class Ships(Wire):
