@@ -60,6 +60,7 @@ FILE_STOP = "stop.json"  # sidecar -> supervisor: wire.Stop
 FILE_RELEASE = "release.json"  # sidecar -> supervisor: wire.Release
 FILE_SUPERVISE_CONFIG = "supervise.json"  # sidecar -> supervisor: wire.SuperviseConfig
 FILE_GO_SHELL = "go.sh"  # the same as go.json, for a supervisor that is a shell
+FILE_RELEASE_SHELL = "release.sh"  # the same as release.json, written before it
 FILE_BEAT = "sidecar.beat"  # sidecar -> supervisor: mtime is the heartbeat
 FILE_SUPERVISOR = "supervisor.json"  # supervisor -> sidecar: wire.SupervisorState
 FILE_SUPERVISOR_JOURNAL = "supervisor.journal"

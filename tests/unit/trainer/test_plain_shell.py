@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kit.supervised import can_unshare, start_supervised, supervised, wait_for
+from rtj_api.wire import Release
 from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
@@ -94,6 +95,24 @@ def test_sigterm_is_forwarded_and_it_stays_until_released(tmp_path: Path, shell:
         assert one.process.wait(20) == 0
         assert one.termination_log.read_text() == "released"
         assert one.state().trainer.attempt == 1
+
+
+def test_it_leaves_with_the_code_and_the_words_of_its_release(tmp_path: Path, shell: str) -> None:
+    words = '{"tail":["it\'s \\"abandoned\\" $(x) `y` é\\n"],\n"n":1}'
+    with supervised(tmp_path, ["sh", "-c", "exit 3"], shell=shell) as one:
+        one.go(1)
+        one.until_exited(1)
+        one.link.release(Release(message=words, code=3))
+        assert one.process.wait(20) == 3
+        assert one.termination_log.read_text() == words
+    with supervised(tmp_path, SLEEPER, shell=shell) as again:
+        again.go(2)
+        again.until_running(2)  # the release spoke of the last end only
+        again.stop(2)
+        again.until_exited(2)
+        again.link.release(Release(message="abandoned"))
+        assert again.process.wait(20) == 0
+        assert again.termination_log.read_text() == "abandoned"
 
 
 @pytest.mark.skipif(not can_unshare(), reason="needs a PID namespace, as a container has")

@@ -159,28 +159,28 @@ stop() {
     publish
 }
 
-leave() { # MESSAGE
+leave() { # MESSAGE CODE
     publish
     kill "$poller" 2>/dev/null
-    printf '%s' "$1" >"${RTJ_TERMINATION_LOG:-/dev/termination-log}" || exit 1
-    exit 0
+    # A failure speaks of this end only: the container's next run must wait for its own.
+    [ "$2" = 0 ] || mv -f "$run/release.json" "$run/release.seen" 2>/dev/null
+    # Without its message an exit 0 would look like success.
+    printf '%s' "$1" >"${RTJ_TERMINATION_LOG:-/dev/termination-log}" || exit $(($2 ? $2 : 1))
+    exit "$2"
 }
 
 over() {
     [ -z "$child" ] || return
     if [ -f "$run/release.json" ]; then
-        line=
-        read -r line <"$run/release.json"
-        case $line in
-            *abandoned*) leave abandoned ;;
-            *) leave released ;;
-        esac
+        message=released code=0
+        [ ! -f "$run/release.sh" ] || . "$run/release.sh"
+        leave "$message" "$code"
     fi
     if [ "$run/sidecar.beat" -nt "$run/beat.seen" ]; then
         : >"$run/beat.seen"
         quiet=$(now)
     elif [ $(($(now) - quiet)) -gt 300 ]; then
-        leave abandoned
+        leave abandoned 0
     fi
 }
 

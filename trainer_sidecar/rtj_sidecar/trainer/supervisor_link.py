@@ -53,6 +53,8 @@ class SupervisorLink:
         self.stop(Stop(attempt=up_to, grace_seconds=None))
 
     def release(self, message: Release) -> None:
+        words = f"message={shlex.quote(message.message)}\ncode={message.code & 0xFF}\n"
+        write_whole(self.run / contract.FILE_RELEASE_SHELL, words)
         self._write(contract.FILE_RELEASE, message)
 
     def _write(self, name: str, message: Wire) -> None:
