@@ -70,7 +70,7 @@ def test_stop_with_and_without_grace(tmp_path: Path, shell: str) -> None:
         ended = one.until_exited(1)
         assert ended.trainer.signal == 9
         assert ended.trainer.asked_to_stop
-        assert is_stopped(ended, up_to=1)
+        one.until(lambda s: is_stopped(s, up_to=1), why="what it forked is gone")
         one.stop(2)
         one.go(2)
         one.go(3)
@@ -116,6 +116,27 @@ def test_it_leaves_with_the_code_and_the_words_of_its_release(tmp_path: Path, sh
 
 
 @pytest.mark.skipif(not can_unshare(), reason="needs a PID namespace, as a container has")
+def test_it_is_not_stopped_while_what_the_trainer_forked_goes_on(
+    tmp_path: Path, shell: str
+) -> None:
+    writer = "trap '' TERM HUP; while :; do echo x >>forked; sleep 0.01; done"
+    code = f'cd {tmp_path}; ({writer}) & (setsid sh -c "sleep 1000 & sleep 1000" &); '
+    wait = "while [ ! -s forked ] || [ ! -s execed ]; do sleep 0.01; done; exit 1"
+    with supervised(tmp_path, ["sh", "-c", code + wait], shell=shell) as one:
+        inside = os.readlink(f"/proc/{one.pid}/ns/pid")
+        one.go(1)
+        one.until_running(1)
+        _exec_inside(one.pid, tmp_path / "execed")
+        one.until_exited(1)
+        one.stop(1)
+        assert one.until(lambda s: is_stopped(s, up_to=1)).trainer.exit_code == 1
+        assert _alive(inside, but=one.pid) == ["sleep 12345"], "and what an exec started goes on"
+        one.go(2)
+        one.until(lambda s: s.trainer.attempt == 2)
+        assert "sleep 12345" not in _alive(inside, but=one.pid), "until the next attempt starts"
+
+
+@pytest.mark.skipif(not can_unshare(), reason="needs a PID namespace, as a container has")
 def test_a_restarted_container_starts_no_attempt_twice(tmp_path: Path, shell: str) -> None:
     one = start_supervised(tmp_path, SLEEPER, shell=shell)
     one.go(1)
@@ -156,3 +177,28 @@ def _children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     names = {int(p): Path(f"/proc/{p}/comm").read_text().strip() for p in found}
     return [child for child, name in names.items() if name == "sleep"]
+
+
+def _exec_inside(pid: int, output: Path) -> None:
+    """A process as `kubectl exec` starts one: with a parent outside."""
+    with output.open("wb") as file:
+        enter = ["nsenter", f"--pid=/proc/{pid}/ns/pid", "sh", "-c", "echo up; exec sleep 12345"]
+        subprocess.Popen(enter, stdout=file, start_new_session=True)
+    wait_for(lambda: output.read_text() == "up\n")
+
+
+def _alive(namespace: str, *, but: int) -> list[str]:
+    """The commands of a namespace's processes but its first and what helps that."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(entry / "ns/pid") != namespace or int(entry.name) == but:
+                continue
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            dead = (entry / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            continue
+        helps = words in ("", "sleep 0.2", "sleep 1", "date +%s") or words.startswith("mv ")
+        if not dead and not helps and "supervise" not in words:
+            found.append(words)
+    return found

@@ -6,7 +6,7 @@
 # written whole and renamed. Must never start a trainer twice for one attempt.
 
 state=none attempt=0 more= child= poller= stopped=0 started=0 asked=false term= kill_at= seq=0
-grace=30 quiet=
+grace=30 quiet= lingering=0 reach=left
 read -r boot </proc/sys/kernel/random/uuid
 while read -r name value rest; do
     case $name in
@@ -39,7 +39,7 @@ publish() {
     trainer="\"state\":\"$state\",\"attempt\":$attempt,\"askedToStop\":$asked$more"
     text="{\"version\":1,\"bootID\":\"$boot\",\"sequence\":$seq,\"pid\":$$,\"uid\":$uid"
     text="$text,\"gid\":$gid,\"python\":\"\"${term:+,\"termReceivedAt\":$term}"
-    text="$text,\"openForWriting\":null,\"stoppedAttempt\":$stopped,\"trainer\":{$trainer},\"writtenAt\":$(now)}"
+    text="$text,\"openForWriting\":null,\"lingering\":$lingering,\"stoppedAttempt\":$stopped,\"trainer\":{$trainer},\"writtenAt\":$(now)}"
     whole supervisor.json "$text"
 }
 
@@ -79,20 +79,70 @@ is_probe() {
     return 1
 }
 
-# What the last trainer left, and what an exec left, in this container and in no other.
-sweep() {
-    mine=
+# origin PID: whose it is, into $origin. `left`: a trainer started it, itself or through others. What
+# has lost its parent is the first process's, which is this shell or a pod's shared one.
+origin() {
+    up=$1 life=
+    while :; do
+        case $up in
+            "$poller") origin=poller && return ;;
+            1 | "$$") origin=left && return ;;
+            0) origin=exec && return ;;
+        esac
+        above=
+        while read -r name value rest; do
+            case $name in
+                State:) life=${life:-$value} ;;
+                PPid:) above=$value && break ;;
+            esac
+        done <"/proc/$up/status"
+        case $life in Z | X | '') origin=dead && return ;; esac
+        # One above it ended just now: the next look tells.
+        [ -n "$above" ] || { origin=unsure && return; }
+        up=$above
+    done
+}
+
+# look all|left: kills what a trainer left, with `all` what an exec left too, in this container and
+# in no other, and counts it in $lingering.
+look() {
+    mine= lingering=0
     read -r mine </proc/self/cgroup
     for entry in /proc/[0-9]*; do
-        pid=${entry#/proc/}
-        theirs=
+        pid=${entry#/proc/} theirs=
         case $pid in
             1 | "$$" | "$poller") continue ;;
         esac
-        read -r theirs 2>/dev/null <"$entry/cgroup"
-        is_probe "$pid" && continue
-        [ "$$" = 1 ] || [ "$theirs" = "$mine" ] && kill -KILL "$pid" 2>/dev/null
+        read -r theirs <"$entry/cgroup"
+        [ "$$" = 1 ] || [ "$theirs" = "$mine" ] || continue
+        origin "$pid"
+        case $origin in
+            poller | dead) continue ;;
+            exec) [ "$1" = all ] && ! is_probe "$pid" || continue ;;
+        esac
+        lingering=$((lingering + 1))
+        [ "$origin" = unsure ] || kill -KILL "$pid"
     done
+}
+
+# sweep all|left: once more at least, for what was forked meanwhile.
+sweep() {
+    reach=$1
+    # A container's first process has nobody above it; elsewhere the cgroup holds other programs.
+    [ "$parent" = 0 ] || return
+    look "$reach"
+    look "$reach"
+    for again in 1 2 3; do
+        [ "$lingering" = 0 ] || look "$reach" # a killed one needs a moment
+    done
+}
+
+# Again for what did not die: some wait for a device first.
+tidy() {
+    [ "$lingering" != 0 ] || return
+    before=$lingering
+    sweep "$reach"
+    [ "$lingering" = "$before" ] || publish
 }
 
 start() {
@@ -100,8 +150,10 @@ start() {
     wanted=$(number go.json attempt)
     [ -n "$wanted" ] && [ "$wanted" -gt "$started" ] && [ "$wanted" -gt "$stopped" ] || return
     [ -z "$term" ] || return
-    # A container's first process has nobody above it; elsewhere the cgroup holds other programs.
-    case $(number_of_parent) in 0) sweep ;; esac
+    before=$lingering
+    sweep all
+    [ "$lingering" = "$before" ] || publish
+    [ "$lingering" = 0 ] || return
     whole plain.journal "$wanted" || return # before the effect
     started=$wanted attempt=$wanted asked=false kill_at=
     (
@@ -134,9 +186,11 @@ number_of_parent() {
 ended() { # CODE
     code=$1 signal=
     [ "$code" -gt 128 ] && signal=$((code - 128)) && code=-$signal
-    state=exited child= kill_at=
-    more=",\"exitCode\":$code${signal:+,\"signal\":$signal},\"endedAt\":$(now)"
+    child= kill_at=
     whole plain.journal "$attempt $code"
+    # Before it is told: what the trainer forked may still write.
+    sweep left
+    state=exited more=",\"exitCode\":$code${signal:+,\"signal\":$signal},\"endedAt\":$(now)"
     publish
     quiet=$(now)
 }
@@ -144,7 +198,7 @@ ended() { # CODE
 stop() {
     wanted=$(number stop.json attempt)
     [ -n "$wanted" ] && [ "$wanted" -gt "$stopped" ] || return
-    stopped=$wanted
+    stopped=$wanted reach=left
     if [ -n "$child" ] && [ "$attempt" -le "$wanted" ]; then
         asked=true
         patience=$(number stop.json graceSeconds)
@@ -170,7 +224,7 @@ leave() { # MESSAGE CODE
 }
 
 over() {
-    [ -z "$child" ] || return
+    [ -z "$child" ] && [ "$lingering" = 0 ] || return
     if [ -f "$run/release.json" ]; then
         message=released code=0
         [ ! -f "$run/release.sh" ] || . "$run/release.sh"
@@ -198,6 +252,7 @@ on_term() {
 exec 3>&2 2>/dev/null
 trap on_term TERM INT HUP QUIT
 trap : USR1
+parent=$(number_of_parent)
 known=$(number supervise.json trainerGraceSeconds)
 grace=${known:-$grace} quiet=$(now)
 : >"$run/beat.seen"
@@ -213,6 +268,7 @@ while kill -USR1 $$ 2>/dev/null; do sleep 0.2 2>/dev/null || sleep 1; done &
 poller=$!
 while :; do
     stop
+    [ -n "$child" ] || tidy
     [ -n "$child" ] || start "$@"
     over
     if [ -n "$kill_at" ] && [ -n "$child" ] && [ "$(now)" -ge "$kill_at" ]; then
