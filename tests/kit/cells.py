@@ -67,7 +67,7 @@ PHASES: dict[Phase, str] = {
     Phase.PREPARE: "rank 0's sidecar is about to claim the fence",
     Phase.CHOOSE: "all ranks are prepared and the choice is about to be written",
     Phase.RESTORE: "the first bytes of the chosen save are on their way from the store",
-    Phase.GO: "rank 0 was told to go and rank 1 was not",
+    Phase.GO: "rank 0's trainer has begun, and rank 1 was not told to go",
     Phase.FIRST_SAVE: "the attempt's first save is finished and pinned, and is about to be sent",
     Phase.COMMIT: "all of it is in the store and its manifest is about to be written",
 }

@@ -188,6 +188,9 @@ class CellRun:
         )
 
     def _is_there(self) -> bool:
+        if self.cell.phase is Phase.GO:
+            pod = self.bench.kubelet.of_rank(self.key.name, 0)
+            return self.gate.held and f"BEGIN attempt {self._attempt} " in pod.output
         if self.cell.phase in IN_OPERATOR:
             return self.gate.held
         return bool(self.proxy.held or self.proxy.hits(Mode.LOSE_REPLY))
