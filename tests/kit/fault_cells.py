@@ -189,8 +189,8 @@ class CellRun:
 
     def _is_there(self) -> bool:
         if self.cell.phase is Phase.GO:
-            pod = self.bench.kubelet.of_rank(self.key.name, 0)
-            return self.gate.held and f"BEGIN attempt {self._attempt} " in pod.output
+            begun = f"BEGIN attempt {self._attempt} rank 0"
+            return self.gate.held and any(begun in pod.output for pod in self._pods())
         if self.cell.phase in IN_OPERATOR:
             return self.gate.held
         return bool(self.proxy.held or self.proxy.hits(Mode.LOSE_REPLY))
