@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from aiohttp import ClientError, ClientTimeout
@@ -44,6 +45,7 @@ from rtj_sidecar.trainer.supervisor_link import is_stopped
 
 LIST_SECONDS = 15.0
 FOREIGN_KEY = "foreign"
+PEER_SECONDS = 8.0
 CARRIED_SECONDS = 5.0
 
 
@@ -202,18 +204,41 @@ class Restorer:
         at.loop.call_soon_threadsafe(at.reporter.add_verdict, verdict)
 
     async def _target_elsewhere(self, resume: Resume, name: str) -> Target:
-        """What has to be restored, by the manifest, or by the peers where there is none yet."""
-        at, run = self._at, self._at.run
-        problem: StoreProblem | None = None
-        if run is not None and resume.durable:
-            try:
-                manifest = await asyncio.to_thread(run.manifest, name)
-                wanted = await asyncio.to_thread(run.wanted, name)
-                if manifest is not None:
-                    whole = SaveFacts.model_validate(manifest.model_dump())
-                    return Target(name, whole, tuple(wanted), durable=True)
-            except StoreProblem as raised:
-                problem = raised
+        """What has to be restored, by the manifest, or by the peers where there is none yet.
+
+        Asked again for a while: a save that was not durable when it was chosen may be by now, and
+        a peer that wrote files of it may hear a moment later how it is called.
+        """
+        deadline, why = time.monotonic() + PEER_SECONDS, ""
+        # The store is asked first only for what it has to have: it may be away.
+        ways = [partial(self._by_manifest, name), partial(self._by_peers, resume, name)]
+        if not resume.durable:
+            ways.reverse()
+        while True:
+            for way in ways:
+                try:
+                    if target := await way():
+                        return target
+                except StoreProblem as problem:
+                    why = problem.message
+                except RestoreError as problem:
+                    why = str(problem)
+            if time.monotonic() > deadline:
+                raise RestoreError(why)
+            await asyncio.sleep(0.5)
+
+    async def _by_manifest(self, name: str) -> Target | None:
+        """Of a committed save. Raises StoreProblem."""
+        run = self._at.run
+        manifest = await asyncio.to_thread(run.manifest, name) if run is not None else None
+        if run is None or manifest is None:
+            return None
+        wanted = await asyncio.to_thread(run.wanted, name)
+        whole = SaveFacts.model_validate(manifest.model_dump())
+        return Target(name, whole, tuple(wanted), durable=True)
+
+    async def _by_peers(self, resume: Resume, name: str) -> Target:
+        at = self._at
         files: dict[str, FileRecord] = {}
         facts: SaveFacts | None = None
         local = at.directory.named(name)
@@ -237,8 +262,9 @@ class Restorer:
         if local:
             facts = facts or local[0].record.facts
         if facts is None or not files:
-            why = problem.message if problem is not None else "it has no manifest"
-            raise RestoreError(f"{name} is not on this disk, no peer has it, and: {why}")
+            raise RestoreError(
+                f"{name} is not on this disk, no peer has it, and it has no manifest"
+            )
         return Target(name, facts, tuple(files.values()), durable=False)
 
     async def _ask_peer(self, peer: str, name: str) -> PeerSave | None:
