@@ -47,6 +47,7 @@ class Holding:
         self._open: dict[str, OpenShip] = {}
         self._opened: dict[str, float] = {}
         self._durable: deque[str] = deque(maxlen=KEPT)
+        self._left: frozenset[str] = frozenset()  # durable, on a line that was left
         self._dropped: deque[str] = deque(maxlen=KEPT)
         self._skipped: deque[str] = deque(maxlen=KEPT)
         self._refused: deque[str] = deque(maxlen=KEPT)
@@ -109,6 +110,7 @@ class Holding:
             version=self._version,
             ships=list(self._open.values()),
             durable=list(self._durable),
+            left=sorted(self._left),
             dropped=list(self._dropped),
             skipped=list(self._skipped),
             ignored=list(self._refused),
@@ -137,6 +139,7 @@ class Holding:
         self._tell()
 
     def knows_as_durable(self, names: list[str]) -> None:
+        self._left -= set(names)
         for name in names:
             if name not in self._durable:
                 self._durable.append(name)
@@ -146,6 +149,7 @@ class Holding:
         """Only these saves (oldest first) are before what comes; none: a start from nothing."""
         before = [name for name in self._durable if name not in durable] if durable else []
         self._durable = deque([*before, *durable], maxlen=KEPT)
+        self._left = frozenset(before)
         self._tell()
 
     def _forget(self, name: str) -> None:

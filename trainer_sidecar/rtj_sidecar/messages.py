@@ -54,6 +54,7 @@ class Ships(Wire):
     version: int  # rises with each change; the `since` of the long poll
     ships: list[OpenShip] = Field(default_factory=list)
     durable: list[str] = Field(default_factory=list)
+    left: list[str] = Field(default_factory=list)  # durable, on a line that was left
     dropped: list[str] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)  # fingerprints that will never be named
     ignored: list[str] = Field(default_factory=list)  # and those of trainers that began elsewhere

@@ -53,7 +53,8 @@ class Shipping:
     @property
     def newest_durable(self) -> str | None:
         """By its place in the run: of two on their way the newer one is often committed first."""
-        return max(self._ships.durable, key=_place, default=None)
+        ships = self._ships
+        return max(set(ships.durable) - set(ships.left), key=_place, default=None)
 
     @property
     def fence(self) -> int | None:
