@@ -6,10 +6,10 @@ themselves, so that no series can be exported and not be described.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from pages import write_or_check
 from rtj_api.wire import CheckpointView, ProgressView, Report
 from rtj_operator.shell import metrics_doc
 from rtj_sidecar.metrics import PREFIX, SidecarCollector, Traffic
@@ -71,19 +71,7 @@ def page() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/metrics_doc.py")
-    parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
-    check = parser.parse_args(arguments).check
-    text = page()
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if check:
-        message = f"{PAGE} is not what the code says: run `python scripts/metrics_doc.py`"
-        print(message, file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE}")
-    return 0
+    return write_or_check(PAGE, page(), source="the code says", arguments=arguments)
 
 
 if __name__ == "__main__":

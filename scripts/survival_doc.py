@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from kit.cells import CELLS, ENDINGS, PARTS, PHASES, TEST, Part, Phase
+from pages import write_or_check
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-survives.md"
 
@@ -50,19 +50,7 @@ def page() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/survival_doc.py")
-    parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
-    check = parser.parse_args(arguments).check
-    text = page()
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if check:
-        message = f"{PAGE} is not what the tests try: run `python scripts/survival_doc.py`"
-        print(message, file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE}")
-    return 0
+    return write_or_check(PAGE, page(), source="the tests try", arguments=arguments)
 
 
 if __name__ == "__main__":
