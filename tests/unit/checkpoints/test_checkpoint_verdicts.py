@@ -76,7 +76,7 @@ def test_padding_widths_are_compared_as_integers(fresh: Fresh) -> None:
 def test_facts_are_read_from_the_content(originals: Path) -> None:
     save = look(originals / "torch")["ckpt_10.pt"][0]
     assert (save.step, save.epoch, save.loss) == (10, 1, pytest.approx(1 / 11))
-    assert save.facts["rng"] is True
+    assert save.facts["has"]["rng"] is True
     scalar = look(originals / "odd")["numpy.pt"][0]
     assert (scalar.step, scalar.loss) == (12, 0.25)
     hf = look(originals / "hf")["checkpoint-4"][0]

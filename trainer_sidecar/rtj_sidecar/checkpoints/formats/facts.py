@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtj_sidecar.checkpoints.formats.inert import Stub
+from rtj_sidecar.checkpoints.resume_state import parts_named
 
 STEP_KEYS: tuple[str, ...] = (
     "global_step",
@@ -52,7 +53,7 @@ def from_state(value: Any) -> dict[str, object]:
     holders = [key for level in levels for key in level if _holds_optimizer(key, level[key])]
     # {state, param_groups} is the state of an optimizer saved by itself.
     facts["full_state"] = bool(holders) or {"state", "param_groups"} <= {*names}
-    facts["rng"] = any("rng" in key.lower() or "random_state" in key.lower() for key in inner)
+    facts["has"] = parts_named(inner, optimizer=facts["full_state"] is True)
     best = {key[:_MAX_TEXT]: number(top[key]) for key in names if key.startswith("best")}
     if known := {key: item for key, item in best.items() if item is not None}:
         facts["best"] = known

@@ -49,5 +49,9 @@ def layouts_for(*, layout: str = AUTO, include: Sequence[str] = ()) -> tuple[Lay
 def layout_named(name: str) -> Layout | None:
     """The layout that a `FoundSave.layout` or a ship's record names; None for one of a newer
     version. Use its `union_gate` on the ranks' parts."""
-    known: tuple[Layout, ...] = (*specific_layouts(), GenericLayout())
-    return next((found for found in known if found.name == name), None)
+    return next((found for found in all_layouts() if found.name == name), None)
+
+
+def all_layouts() -> tuple[Layout, ...]:
+    """Every layout that there is, the generic one last."""
+    return (*specific_layouts(), GenericLayout())

@@ -2,8 +2,8 @@
 
 A layout recognises saves in a listing, judges the commit marker, the containers and the
 completeness of the set, and says which safe facts it read. It never executes what it reads,
-never writes, and knows no store. A new framework is one more file beside this one and one line in
-`layouts.__init__`.
+never writes, and knows no store. A new framework is one more file beside this one, its guide in
+`layouts.guides`, and one line in `layouts.__init__`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rtj_sidecar.checkpoints.layouts.guide import Guide
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.types import (
     Expectations,
@@ -37,6 +38,11 @@ class Layout(Protocol):
     @property
     def name(self) -> str:
         """The value of `checkpoint.layout` that selects it, and of `FoundSave.layout`."""
+        ...
+
+    @property
+    def guides(self) -> tuple[Guide, ...]:
+        """At least one: what its users must know. `docs/frameworks.md` is made of them."""
         ...
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:

@@ -6,16 +6,19 @@ is Settled at best. A step must stand in a name or in the content.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rtj_sidecar.checkpoints.layouts import common
 from rtj_sidecar.checkpoints.layouts.base import Listing
 from rtj_sidecar.checkpoints.layouts.grouping import group, name_of
+from rtj_sidecar.checkpoints.layouts.guide import Guide
+from rtj_sidecar.checkpoints.layouts.guides.generic import GUIDES
 from rtj_sidecar.checkpoints.layouts.torchfile import labels
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.resume_state import HAS, held_by_name, merged
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FileEntry,
@@ -31,6 +34,7 @@ class GenericLayout:
 
     include: tuple[str, ...] = ()
     name: str = "generic"
+    guides: tuple[Guide, ...] = GUIDES
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
         globs = [variant for glob in self.include for variant in _variants(glob)]
@@ -58,7 +62,7 @@ class GenericLayout:
                     loss=loss if isinstance(loss, float) else None,
                     full_state=full if isinstance(full, bool) else None,
                     reused_path=not found.numbers.sure,
-                    facts={"unit": unit},
+                    facts={"unit": unit, HAS: _held(found.files, facts)},
                 )
             )
         return tuple(saves)
@@ -74,6 +78,13 @@ class GenericLayout:
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
         return common.union_by_history(parts, expect=expect)
+
+
+def _held(files: Sequence[FileEntry], facts: Mapping[str, object]) -> dict[str, bool]:
+    """By file names what is there; what is not there only where one file's keys could be read."""
+    read = facts.get(HAS)
+    named = held_by_name([name_of(entry.path) for entry in files] if len(files) > 1 else [])
+    return merged([named, read if isinstance(read, dict) else {}])
 
 
 def _variants(glob: str) -> tuple[str, ...]:

@@ -17,9 +17,11 @@ from rtj_sidecar.checkpoints.formats.inert import Stub
 from rtj_sidecar.checkpoints.layouts import common
 from rtj_sidecar.checkpoints.layouts.base import Listing
 from rtj_sidecar.checkpoints.layouts.grouping import name_of
+from rtj_sidecar.checkpoints.layouts.guides import hf_trainer as guides
 from rtj_sidecar.checkpoints.layouts.names import is_temporary
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.resume_state import HAS, parts_named
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FileEntry,
@@ -46,6 +48,7 @@ class HuggingFaceTrainerLayout:
     """`layout: hf-trainer`."""
 
     name = "hf-trainer"
+    guides = guides.GUIDES
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
         roots: dict[str, list[FileEntry]] = {}
@@ -126,7 +129,7 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
         if (best := number(state.facts.get("best_metric"))) is not None:
             facts["best"] = {"best_metric": best}
     inner = set(files)
-    facts["rng"] = any(_RNG.match(path) for path in inner)
+    facts[HAS] = _held(inner)
     return FoundSave(
         root_key=root,
         layout=HuggingFaceTrainerLayout.name,
@@ -137,6 +140,13 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
         full_state=_has_optimizer(inner),
         facts=facts,
     )
+
+
+def _held(inner: set[str]) -> dict[str, bool]:
+    """A scaler is told only where it is there: nothing here says whether fp16 was used. The
+    Trainer computes the position in the data from the step."""
+    has = parts_named(inner, optimizer=_has_optimizer(inner))
+    return {**has, "loader": STATE in inner}
 
 
 def _state(reader: Reader, files: dict[str, FileEntry]) -> FileCheck | None:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from rtj_sidecar.checkpoints.layouts import common
 from rtj_sidecar.checkpoints.layouts.base import Listing
 from rtj_sidecar.checkpoints.layouts.grouping import group, name_of
+from rtj_sidecar.checkpoints.layouts.guides import safetensors as guides
 from rtj_sidecar.checkpoints.layouts.torchfile import labels
 from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.resume_state import HAS, parts_named
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FileEntry,
@@ -32,6 +34,7 @@ class SafetensorsLayout:
     """`layout: safetensors`."""
 
     name = "safetensors"
+    guides = guides.GUIDES
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
         def is_seed(entry: FileEntry) -> bool:
@@ -54,7 +57,12 @@ class SafetensorsLayout:
                     epoch=epoch,
                     full_state=optimizer,
                     reused_path=not found.numbers.sure,
-                    facts={"unit": unit} if unit else {},
+                    facts={
+                        **({"unit": unit} if unit else {}),
+                        HAS: parts_named(
+                            [name_of(entry.path) for entry in found.files], optimizer=optimizer
+                        ),
+                    },
                 )
             )
         return tuple(saves)

@@ -15,8 +15,10 @@ from rtj_sidecar.checkpoints.formats.sniff import TORCH_SUFFIXES
 from rtj_sidecar.checkpoints.layouts import common
 from rtj_sidecar.checkpoints.layouts.base import Listing
 from rtj_sidecar.checkpoints.layouts.grouping import Group, group, name_of, parent_of
+from rtj_sidecar.checkpoints.layouts.guides import torchfile as guides
 from rtj_sidecar.checkpoints.layouts.names import Numbers
 from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.resume_state import HAS, held_by_name, merged
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FileEntry,
@@ -35,6 +37,7 @@ class TorchFileLayout:
     """`layout: torch`."""
 
     name = "torch"
+    guides = guides.GUIDES
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
         def is_seed(entry: FileEntry) -> bool:
@@ -88,6 +91,9 @@ def _save(found: Group, reader: Reader) -> FoundSave:
     facts: dict[str, object] = {}
     full: bool | None = None
     torn = False
+    # A lone file's own name says nothing of what is in it.
+    names = [name_of(entry.path) for entry in found.files] if len(found.files) > 1 else []
+    held = [held_by_name(names)]
     for entry in found.seeds[:_MOST_PEEKS]:
         peek = common.peek_of(reader, entry)
         if peek is None or peek.passed is False:
@@ -95,13 +101,16 @@ def _save(found: Group, reader: Reader) -> FoundSave:
             continue
         has = peek.facts.get("full_state")
         full = True if has or full else (has if isinstance(has, bool) else full)
+        told = peek.facts.get(HAS)
+        held += [told] if isinstance(told, dict) else []
         facts = {**peek.facts, **facts}
     if any(name_of(entry.path).lower().startswith("optim") for entry in found.seeds):
         full = True
     step, epoch, unit = labels(found.numbers, facts)
     loss = facts.get("loss")
     kept: dict[str, object] = {}
-    kept |= {key: facts[key] for key in ("keys", "key_count", "rng", "best") if key in facts}
+    kept |= {key: facts[key] for key in ("keys", "key_count", "best") if key in facts}
+    kept[HAS] = merged(held)
     if unit is not None:
         kept["unit"] = unit
     return FoundSave(

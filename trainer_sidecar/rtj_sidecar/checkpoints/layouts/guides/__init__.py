@@ -1,0 +1,1 @@
+"""The guides, one module for each layout. See `layouts.guide.Guide`."""

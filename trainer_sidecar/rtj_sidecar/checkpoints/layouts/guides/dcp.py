@@ -1,0 +1,41 @@
+"""Guides of `layout: dcp`."""
+
+from __future__ import annotations
+
+from rtj_sidecar.checkpoints.layouts.guide import Guide
+
+GUIDES = (
+    Guide(
+        products=("DCP sync", "DCP async_save"),
+        recognised_by="a directory with `.metadata` or `__<rank>_<i>.distcp`",
+        marker=(
+            "`.metadata`, written last and renamed into place: it parses, and no shard is younger"
+            " than it (saved again into the same directory, the old one stays beside new shards)"
+        ),
+        container=(
+            "every archive in the chain of each shard, its CRC-32, and that each slice which"
+            " `.metadata` places is one of them"
+        ),
+        set_rule=(
+            "every file that `.metadata` names, with exactly the size that it states; shards left"
+            " from a larger world are no part of it"
+        ),
+        metadata=(
+            "names of all tensors and objects; step, epoch and loss where they were saved as plain"
+            " numbers"
+        ),
+        resumes=(
+            "Your script calls `dcp.load(checkpoint_id=os.environ['RTJ_RESUME_CHECKPOINT'])`, or"
+            " loads the newest directory of its own"
+        ),
+        full_resume_needs=(
+            "model, optimizer, scheduler, loader and RNG state, under keys that your script chooses"
+        ),
+        on_own_disks=(
+            "Every rank reads `.metadata`, and the shards that hold its slices: after a change of"
+            " placement or world size those are of other ranks. All files are brought to every"
+            " rank. No shared volume needed"
+        ),
+        evidence="torch 2.15.0, two gloo processes: real saves and loads",
+    ),
+)
