@@ -1,7 +1,7 @@
 """S3 and everything that speaks its protocol, by boto3.
 
 Small calls live here; large transfers in `s3_upload` and `s3_download`, their bytes in `s3_wire`.
-botocore's own retries are off, so that one place, `_retried`, decides how long a call goes on
+botocore's own retries are off, so that one place, `retrying`, decides how long a call goes on
 trying. Must never log or tell a credential.
 """
 
@@ -10,9 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
-import random
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +20,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed
 from rtj_sidecar.stores.base import (
-    Cancelled,
     Capabilities,
     Condition,
     Conflict,
@@ -37,19 +35,17 @@ from rtj_sidecar.stores.base import (
     StoreProblem,
     Uploaded,
     Written,
-    check_cancel,
     clean_key,
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_body import Body
 from rtj_sidecar.stores.s3_clients import clients_of
 from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
-from rtj_sidecar.stores.s3_errors import Absent, BadDigest, ConditionFailed, Place, explain
+from rtj_sidecar.stores.s3_errors import Place, explain
+from rtj_sidecar.stores.s3_stream import Streams
 from rtj_sidecar.stores.s3_upload import Uploads
-
-_LONGEST_WAIT_S = 8.0
-_TELL_AFTER_S = 5.0
 
 
 class S3Store:
@@ -71,7 +67,7 @@ class S3Store:
         on_wait: OnWait | None = None,
     ) -> None:
         self._bucket = bucket
-        self._on_wait, self._told = on_wait, False
+        self._retrying = Retrying(on_wait=on_wait)
         self._prefix = f"{prefix}/" if prefix else ""
         self._place = Place(bucket=bucket, endpoint=endpoint, region=region)
         self._patience_s = patience_s
@@ -87,7 +83,7 @@ class S3Store:
             )
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-s3")
         self._downloads = Downloads(
-            call=self._large_call, pool=self._pool, patience_s=transfer_patience_s
+            streams=Streams(call=self._large_call, patience_s=transfer_patience_s), pool=self._pool
         )
         self._uploads = Uploads(
             call=self._large_call,
@@ -253,43 +249,21 @@ class S3Store:
         cancel: threading.Event | None,
         arguments: dict[str, Any],
     ) -> Any:
-        """Try until it is done, refused for good, or `patience_s` are over.
-
-        A call that began is let to its own timeout, so this may last one timeout longer.
-        """
         read_body = arguments.pop("read_body", False)
         if key is not None:
             arguments["Key"] = self._full_key(key)
-        began, wait = time.monotonic(), 0.1
-        while True:
-            check_cancel(cancel)
+
+        def attempt() -> Any:
             # An earlier try has left a streamed body at its end.
             if isinstance(body := arguments.get("Body"), Body):
                 body.seek(0)
-            try:
-                with self._explained(operation, key or ""):
-                    answer = getattr(client, operation)(Bucket=self._bucket, **arguments)
-                    if read_body:
-                        answer["Body"] = answer["Body"].read()
-                    if self._told:
-                        self._tell(None)
-                    return answer
-            except StoreProblem as problem:
-                pause, waited = wait * random.uniform(0.5, 1.0), time.monotonic() - began
-                if not problem.transient or waited + pause > patience_s:
-                    raise
-                if waited > _TELL_AFTER_S:
-                    self._tell(problem)
-            wait = min(wait * 2, _LONGEST_WAIT_S)
-            if cancel is None:
-                time.sleep(pause)
-            elif cancel.wait(pause):
-                raise Cancelled
+            with self._explained(operation, key or ""):
+                answer = getattr(client, operation)(Bucket=self._bucket, **arguments)
+                if read_body:
+                    answer["Body"] = answer["Body"].read()
+                return answer
 
-    def _tell(self, problem: StoreProblem | None) -> None:
-        self._told = problem is not None
-        if self._on_wait is not None:
-            self._on_wait(problem)
+        return self._retrying.call(attempt, patience_s=patience_s, cancel=cancel)
 
     @contextlib.contextmanager
     def _explained(self, operation: str, key: str) -> Iterator[None]:

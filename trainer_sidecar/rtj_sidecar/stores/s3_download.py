@@ -1,4 +1,4 @@
-"""Large files from S3 in bounded memory, proved in the same pass.
+"""Large files from a store in bounded memory, proved in the same pass.
 
 Several ranges arrive at once, each block checked (CRC64NVME) and written in place while the
 processor's cache still holds it. A broken connection goes on where it broke. A file whose CRC64NVME
@@ -13,12 +13,13 @@ import concurrent.futures
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from awscrt import checksums
 
+from rtj_sidecar.stores.answers import Absent
 from rtj_sidecar.stores.base import (
     ContentMismatch,
     ObjectMissing,
@@ -27,23 +28,37 @@ from rtj_sidecar.stores.base import (
     check_cancel,
 )
 from rtj_sidecar.stores.local import BLOCK, crc64, crc64_text, start_writeback, write_at
-from rtj_sidecar.stores.s3_errors import Absent
-from rtj_sidecar.stores.s3_stream import RangeIgnored, Streams
+from rtj_sidecar.stores.s3_stream import RangeIgnored
 
 RANGE = 32 << 20
 
 
-class Downloads:
-    """Downloads over `call(operation, key, *, patience_s, cancel, **arguments)`."""
+class Reads(Protocol):
+    """Where the bytes come from: `s3_stream.Streams`, and that of `objects`."""
 
-    def __init__(
+    def read(
         self,
+        key: str,
         *,
-        call: Callable[..., Any],
-        pool: concurrent.futures.ThreadPoolExecutor,
-        patience_s: float,
-    ) -> None:
-        self._streams = Streams(call=call, patience_s=patience_s)
+        buffer: bytearray,
+        start: int = 0,
+        end: int | None = None,
+        size: int | None = None,
+        cancel: threading.Event | None,
+    ) -> Iterator[memoryview]:
+        """The object's bytes from `start` to `end`, in pieces that each reuse `buffer`.
+
+        With `size`, an object that is of another size may raise ContentMismatch. Raises Absent,
+        RangeIgnored, Cancelled, StoreProblem.
+        """
+        ...
+
+
+class Downloads:
+    """Downloads over `streams`, several ranges at once in `pool`."""
+
+    def __init__(self, *, streams: Reads, pool: concurrent.futures.ThreadPoolExecutor) -> None:
+        self._streams = streams
         self._pool = pool
 
     def download(

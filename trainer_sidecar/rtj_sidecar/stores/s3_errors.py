@@ -11,23 +11,8 @@ from dataclasses import dataclass
 from botocore import exceptions as boto
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
-
-
-class Absent(Exception):
-    """404 for a key."""
-
-
-class ConditionFailed(Exception):
-    """412: the condition of a write did not hold."""
-
-
-class BadDigest(Exception):
-    """The server computed another checksum than the one we sent with the bytes."""
-
-
-class NoSuchUpload(Exception):
-    """The multipart upload is over: completed, aborted, or lost by the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 from awscrt import checksums
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.stores.answers import Absent, BadDigest, NoSuchUpload
 from rtj_sidecar.stores.base import (
     Cancelled,
     Progress,
@@ -36,7 +37,6 @@ from rtj_sidecar.stores.local import (
     open_source,
 )
 from rtj_sidecar.stores.s3_body import PART, Body, part_size_of
-from rtj_sidecar.stores.s3_errors import Absent, BadDigest, NoSuchUpload
 
 IN_MEMORY = 4 << 20
 _SAME_BYTES_TRIES = 3
