@@ -277,8 +277,11 @@ class Checkpoint(Api):
             "Start from this save instead of the newest one: a save of this run by its full name, "
             "also on a branch (f3-n2-s400); another run of this store, its newest valid save or a "
             "named one (team/gpt, team/gpt/f3-n2-s400); the URL of such a run, read with this "
-            "store's endpoint and credentials. Acts once for each value in a run, also on a "
-            "running job; what lay after it stays as a branch."
+            "store's endpoint and credentials; or checkpoints of another origin, of which the "
+            "newest whole one is taken: a directory or file of a volume that the trainer mounts "
+            "(/data/old-run), a bucket path (s3://bucket/some/checkpoints), or a manifest.json "
+            "there. Acts once for each value in a run, also on a running job; what lay after it "
+            "stays as a branch."
         ),
         json_schema_extra=v.rules(*v.RESUME_FROM),
     )

@@ -19,6 +19,8 @@ from rtj_api.contract import (
     ENV_RESUME_CHECKPOINT,
     ENV_RESUME_STEP,
     GROUP,
+    MOUNT_CA,
+    MOUNT_CREDENTIALS,
     MOUNT_PODINFO,
     MOUNT_RUN,
     VOLUME_CHECKPOINTS,
@@ -32,6 +34,18 @@ from rtj_api.rules.steering import RUN_ID as RUN_ID_PATTERN
 MAX_NAME_AND_RANK: Final = 51
 """Characters of the job's name and its highest rank. A pod's name is also its hostname, which has
 at most 63, and adds three dashes, 5 digits of an attempt and 4 hex."""
+
+
+NOT_FOR_CHECKPOINTS: Final = (
+    MOUNT_RUN,
+    MOUNT_PODINFO,
+    MOUNT_CREDENTIALS,
+    MOUNT_CA,
+    "/proc",
+    "/sys",
+    "/dev",
+    "/var/run/secrets",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +213,24 @@ RESUME_FROM: Final = (
         "resume-from",
         f"self.matches('^{RUN_ID_PATTERN}/?$') || "
         "self.matches('^s3://[A-Za-z0-9][A-Za-z0-9._-]*/[^?#]+$') || "
-        "self.matches('^file:///[^/?#].*$')",
+        "self.matches('^file:///[^/?#].*$') || self.matches('^/[^/?#][^?#]*$')",
         f"resumeFrom names neither a save nor a run: {FORMS}",
+    ),
+    Rule(
+        "resume-from-plain",
+        "!self.startsWith('/') || self.substring(1).split('/')"
+        ".all(part, part != '.' && part != '..')",
+        "a directory in resumeFrom must be written in full, without '.' or '..'",
+    ),
+    Rule(
+        "resume-from-reserved",
+        " && ".join(
+            f"self != '{place}' && !self.startsWith('{place}/') && "
+            f"!self.startsWith('file://{place}/')"
+            for place in NOT_FOR_CHECKPOINTS
+        ),
+        f"resumeFrom may not lie in {', '.join(NOT_FOR_CHECKPOINTS)}: name a directory of a volume "
+        "that the trainer mounts, such as /data/old-run",
     ),
 )
 

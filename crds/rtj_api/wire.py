@@ -322,6 +322,8 @@ class Found(Wire):
     asked: str  # as in the directive
     save: Candidate | None = None  # to resume from; it lies in this run by now
     problem: str | None = None  # why there is none, with the remedy
+    # What else was there and newer, or named, and is not it: "name: why", newest first.
+    passed_over: list[str] = Field(default_factory=list)
 
 
 class ProgressView(Wire):

@@ -114,6 +114,11 @@ class MemoryStore:
             raise ContentMismatch(key, expected=sha256, got=hashlib.sha256(there[0]).hexdigest())
         path.write_bytes(there[0])
 
+    def read(self, key: str, *, start: int, end: int) -> bytes:
+        if (there := self.objects.get(key)) is None:
+            raise ObjectMissing(key)
+        return there[0][start:end]
+
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         if (there := self.objects.get(key)) is None:
             raise ObjectMissing(key)

@@ -11,17 +11,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 SAVE = r"f[0-9]+-n[0-9]+(-s[0-9]+)?"
 RUN_ID = r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*"
+# A directory or file as the pods see it, written in full.
+PATH = r"/[^/?#][^?#]*"
 FORMS = (
     "write a save of this run by its full name (f3-n2-s400), another run of the same store by its "
-    "ID (team/gpt) or one save of it (team/gpt/f3-n2-s400), or the URL of such a run "
-    "(s3://bucket/prefix/team/gpt); `rtj inspect` lists the names"
+    "ID (team/gpt) or one save of it (team/gpt/f3-n2-s400), the URL of such a run "
+    "(s3://bucket/prefix/team/gpt), or where checkpoints of another origin lie: a directory that "
+    "the trainer mounts (/data/old-run), a bucket path (s3://bucket/some/checkpoints), or a "
+    "manifest.json in either; `rtj inspect` lists the names"
 )
 
 _SAVE = re.compile(SAVE)
+_PATH = re.compile(PATH)
 _RUN = re.compile(RUN_ID)
 _SECRET_WORD = re.compile(r"(?i)key|token|secret|passw|passphrase|pass(?![a-z])|credential|auth")
 _NAME = re.compile(r"[\w.\-]+")
@@ -39,12 +44,14 @@ _WORDS_TOLD = 3
 class Whose(StrEnum):
     THIS = "this"  # a save of this run
     OTHER = "other"  # another run of the same store
-    PLACE = "place"  # a run at a URL
+    PLACE = "place"  # a URL: a run, or checkpoints of another origin
+    PATH = "path"  # a directory or file of the pod: the same
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """`run`: a run ID (OTHER) or a URL (PLACE); `save` None: the newest valid one."""
+    """`run`: a run ID (OTHER), a URL (PLACE) or an absolute path (PATH); `save` None: the newest
+    valid one."""
 
     whose: Whose
     run: str | None = None
@@ -56,16 +63,36 @@ def read_named(value: str) -> Named:
     text = value.strip().rstrip("/")
     if _SAVE.fullmatch(text):
         return Named(Whose.THIS, save=text)
-    if urlsplit(text).scheme in ("s3", "file") and "://" in text:
-        head, _, tail = text.rpartition("/")
-        named = _SAVE.fullmatch(tail) is not None
-        return Named(Whose.PLACE, run=head if named else text, save=tail if named else None)
     head, _, tail = text.rpartition("/")
+    is_url = urlsplit(text).scheme in ("s3", "file") and "://" in text
+    if is_url or (_PATH.fullmatch(text) and not _has_dots(text)):
+        whose = Whose.PLACE if is_url else Whose.PATH
+        named = _SAVE.fullmatch(tail) is not None
+        return Named(whose, run=head if named else text, save=tail if named else None)
     if head and _SAVE.fullmatch(tail) and _RUN.fullmatch(head):
         return Named(Whose.OTHER, run=head, save=tail)
     if _RUN.fullmatch(text):
         return Named(Whose.OTHER, run=text)
     raise ValueError(f"{value!r} names neither a save nor a run: {FORMS}")
+
+
+def path_in(value: str) -> str | None:
+    """The absolute path in a value of resumeFrom that the sidecar has to see; None where there is
+    none."""
+    try:
+        named = read_named(value)
+    except ValueError:
+        return None
+    if named.whose is Whose.PATH:
+        return named.run
+    if named.whose is Whose.PLACE and named.run is not None:
+        url = urlsplit(named.run)
+        return unquote(url.path) if url.scheme == "file" else None
+    return None
+
+
+def _has_dots(path: str) -> bool:
+    return any(part in ("", ".", "..") for part in path[1:].split("/"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rtj_api import contract
 from rtj_api.reasons import Reason
+from rtj_api.rules.steering import path_in
 
 from rtj_operator.core import quantities
 from rtj_operator.core.template import Manifest, is_within, refuse, trainer_index
@@ -182,6 +183,25 @@ def output_mounts(spec: Mapping[str, Any], *, outputs: Iterable[str]) -> tuple[M
         if read not in found:
             found.append(read)
     return tuple(found)
+
+
+def source_mount(spec: Mapping[str, Any], *, resume_from: str | None) -> Manifest | None:
+    """The trainer's mount that holds the directory which checkpoint.resumeFrom names, read-only;
+    None where it names none."""
+    path = path_in(resume_from) if resume_from is not None else None
+    if path is None:
+        return None
+    index = trainer_index(spec)
+    mount = mount_at(spec["containers"][index].get("volumeMounts") or [], path=path)
+    if mount is None:
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.checkpoint.resumeFrom {resume_from} lies on no volumeMount of spec.template."
+            f"spec.containers[{index}], so the sidecar cannot read it. Mount the volume that holds "
+            "it there (readOnly will do), or name a bucket path.",
+        )
+    volume_named(spec, str(mount.get("name")))
+    return {**mount, "readOnly": True}
 
 
 def store_mount(spec: Mapping[str, Any], *, url: str | None) -> Manifest | None:

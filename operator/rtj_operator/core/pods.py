@@ -17,7 +17,7 @@ from typing import Any
 
 from rtj_api import contract, wire
 from rtj_api.reasons import Reason
-from rtj_api.rules.steering import masked
+from rtj_api.rules.steering import masked, path_in
 from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
 from rtj_operator.core import mounts, ports, without_store
@@ -127,9 +127,21 @@ def template_hash(spec: JobSpec) -> str:
         "procsPerReplica": wrote.get("procsPerReplica"),
         "checkpoint": checkpoint,
         **({"outputs": wrote["outputs"]} if wrote.get("outputs") else {}),
+        **_source_shape(spec),
     }
     text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _source_shape(spec: JobSpec) -> dict[str, str]:
+    """The one thing that resumeFrom changes of a pod: a volume that its sidecar would not see."""
+    path = path_in(spec.checkpoint.resume_from or "")
+    if path is None or tpl.is_within(path, spec.checkpoint.path):
+        return {}
+    mount = mounts.source_mount(
+        tpl.pod_spec(spec.template), resume_from=spec.checkpoint.resume_from
+    )
+    return {"source": str(mount["mountPath"])} if mount is not None else {}
 
 
 def run_id(spec: JobSpec, *, owner: Owner) -> str:
@@ -174,6 +186,7 @@ class _Parts:
     checkpoint: mounts.CheckpointMount | None
     store_mount: Manifest | None  # of a file:// store
     output_mounts: tuple[Manifest, ...]
+    source_mount: Manifest | None  # of a directory to resume from
     procs: int
 
 
@@ -195,6 +208,7 @@ def _parts(spec: JobSpec, *, owner: Owner, made_in: int) -> _Parts:
             pod,
             outputs=[p for p in spec.outputs if not tpl.is_within(p, spec.checkpoint.path)],
         ),
+        source_mount=mounts.source_mount(pod, resume_from=spec.checkpoint.resume_from),
         procs=spec.procs_per_replica or tpl.gpu_limit(pod["containers"][index]),
     )
 
@@ -307,6 +321,9 @@ def _pod_spec(
         checkpoint_mounts.append(dict(parts.store_mount))
     places = {mount["mountPath"] for mount in checkpoint_mounts}
     checkpoint_mounts += [m for m in parts.output_mounts if m["mountPath"] not in places]
+    places = {mount["mountPath"] for mount in checkpoint_mounts}
+    if parts.source_mount is not None and parts.source_mount["mountPath"] not in places:
+        checkpoint_mounts.append(dict(parts.source_mount))
     sidecar = desired_sidecar(
         spec,
         pod=parts.pod,

@@ -8,7 +8,7 @@ wish stays open, so an attempt that failed before does not end it. Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Reason
-from rtj_api.rules.resume import Chosen, NoChoice
+from rtj_api.rules.resume import Chosen, NoChoice, PassedOver
 from rtj_api.status import Beginnings, CurrentAttempt, WantedBeginning
 from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Found, Report, Resume, SidecarPhase
@@ -158,9 +158,15 @@ def _named(gang: Gang, wish: WantedBeginning, found: Found) -> Chosen | NoChoice
     why = found.problem
     if save is not None and save.full_state is False:
         why = "it holds weights only, not the optimizer's state"
+    passed = tuple(
+        PassedOver(name, None, text)
+        for name, _, text in (told.partition(": ") for told in found.passed_over)
+    )
     if save is None or why is not None:
         return NoChoice(
-            Reason.RESUME_FROM_UNUSABLE, f"{wish.value} cannot be resumed from: {why}. {HOW}"
+            Reason.RESUME_FROM_UNUSABLE,
+            f"{wish.value} cannot be resumed from: {why}. {HOW}",
+            passed,
         )
     step = "unknown step" if save.step is None else f"step {save.step}"
     origin = "" if save.name == wish.value else f", copied from {wish.value}"
@@ -173,6 +179,7 @@ def _named(gang: Gang, wish: WantedBeginning, found: Found) -> Chosen | NoChoice
             asked=wish.asked,
         ),
         f"asked for: {save.name} ({step}){origin}",
+        passed,
     )
 
 

@@ -185,12 +185,28 @@ CASES = {
             checkpoint(resumeFrom="team/gpt/f3-n2-s400"),
             checkpoint(resumeFrom="s3://bucket/prefix/team/gpt"),
             checkpoint(resumeFrom="file:///mnt/runs/gpt/f1-n1"),
+            checkpoint(resumeFrom="/mnt/last.pt"),
+            checkpoint(resumeFrom="s3://bucket/old/ckpts/manifest.json"),
         ],
         refuses=[
-            checkpoint(resumeFrom="/mnt/last.pt"),
+            checkpoint(resumeFrom="//mnt"),
             checkpoint(resumeFrom="gs://bucket/run"),
             checkpoint(resumeFrom="s3://bucket"),
             checkpoint(resumeFrom="../other"),
+        ],
+    ),
+    "resume-from-plain": Case(
+        "must be written in full, without '.' or '..'",
+        takes=[checkpoint(resumeFrom="/data/..old/a.b")],
+        refuses=[checkpoint(resumeFrom="/data/../old"), checkpoint(resumeFrom="/./data")],
+    ),
+    "resume-from-reserved": Case(
+        "resumeFrom may not lie in /rtj",
+        takes=[checkpoint(resumeFrom="/rtj-old"), checkpoint(resumeFrom="/data/proc")],
+        refuses=[
+            checkpoint(resumeFrom="/rtj-credentials/AWS_SECRET_ACCESS_KEY"),
+            checkpoint(resumeFrom="/proc/1/environ"),
+            checkpoint(resumeFrom="file:///var/run/secrets/x"),
         ],
     ),
     "resume-args-variables": Case(

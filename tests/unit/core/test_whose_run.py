@@ -315,6 +315,18 @@ def test_a_value_set_on_a_running_job_makes_a_new_attempt_once() -> None:
     assert decide(applied(changed, plan)).rule == "converge"
 
 
+def test_what_was_passed_over_of_a_foreign_place_is_told() -> None:
+    value = "/data/old"
+    seen = prepared(
+        spec={"resume_from": value},
+        found=found(OLD, asked=value).model_copy(
+            update={"passed_over": ["ckpt_40.pt: Torn: ckpt_40.pt is cut off"]}
+        ),
+    )
+    told = [n.message for n in decide(seen).notes if n.reason == Reason.CHECKPOINT_FALLBACK]
+    assert told == ["passed over ckpt_40.pt: Torn: ckpt_40.pt is cut off"]
+
+
 def test_a_request_rolls_back_to_the_save_it_names() -> None:
     seen = asked(running(), wire.RequestAction.RESUME_FROM, save="f1-n1-s4", id="7")
     status = status_of(decide(seen))
@@ -325,7 +337,7 @@ def test_a_request_rolls_back_to_the_save_it_names() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({}, "names no save"), ({"save": "/data/last.pt"}, "full name")],
+    [({}, "names no save"), ({"save": "gs://b/last.pt"}, "full name")],
 )
 def test_a_resume_from_that_names_nothing_is_refused_with_the_forms(
     fields: dict[str, str], words: str

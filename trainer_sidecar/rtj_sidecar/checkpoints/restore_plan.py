@@ -248,8 +248,8 @@ def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Poin
         stays = pointer.names is not None and not _below(pointer.names, leaving)
         if stays and "best" in name_of(pointer.path):
             continue
-        if (turned := _turned(pointer, chosen)) is not None:
-            wanted[pointer.path] = turned
+        if (there := turned(pointer, chosen)) is not None:
+            wanted[pointer.path] = there
     return tuple(
         pointer
         for _, pointer in sorted(wanted.items())
@@ -258,7 +258,7 @@ def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Poin
     )
 
 
-def _turned(pointer: Pointer, chosen: Chosen) -> Pointer | None:
+def turned(pointer: Pointer, chosen: Chosen) -> Pointer | None:
     """The same pointer, naming the chosen save in the same style; None where it cannot."""
     if chosen.root_key == ".":
         return None

@@ -19,6 +19,7 @@ from rtj_api.contract import HIDDEN_DIR
 
 from rtj_sidecar.checkpoints.layouts.base import Layout, Listing
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
+from rtj_sidecar.checkpoints.layouts.metric_names import with_named_metrics
 from rtj_sidecar.checkpoints.layouts.names import is_temporary
 from rtj_sidecar.checkpoints.paths import UnsafePathError, resolve_link
 from rtj_sidecar.checkpoints.reader import Reader
@@ -64,6 +65,20 @@ def take_snapshot(
     files, links, odd = walk(reader.root, only=only)
     if files and (files, links, odd) == (previous.files, previous.links, previous.odd):
         return replace(previous, shrinking=frozenset()) if previous.shrinking else previous
+    found = snapshot_of(files, links, odd, reader=reader, layouts=layouts)
+    return replace(found, shrinking=_shrinking(previous.saves, found.saves))
+
+
+def snapshot_of(
+    files: tuple[FileEntry, ...],
+    links: tuple[LinkEntry, ...] = (),
+    odd: tuple[OddEntry, ...] = (),
+    *,
+    reader: Reader,
+    layouts: Sequence[Layout],
+) -> Snapshot:
+    """The saves, pointers and companions among these, which need not lie on a disk: `reader`
+    answers for them. `files` sorted by path."""
     saves = _recognise(files, links, reader=reader, layouts=layouts)
     pointers = _pointers(files, links, saves, reader=reader)
     return Snapshot(
@@ -73,7 +88,6 @@ def take_snapshot(
         saves=saves,
         pointers=pointers,
         companions=_companions(files, saves, pointers),
-        shrinking=_shrinking(previous.saves, saves),
     )
 
 
@@ -176,7 +190,7 @@ def _recognise(
         roots = tuple(f"{save.root_key}/" for save in found if save.root_key not in taken | {"."})
         # Whatever lies below a save's directory is settled by that layout, claimed or not.
         left = tuple(e for e in left if e.path not in taken and not e.path.startswith(roots))
-    return tuple(sorted(saves, key=save_order))
+    return tuple(sorted(map(with_named_metrics, saves), key=save_order))
 
 
 def _pointers(

@@ -1,9 +1,10 @@
-"""A beginning that a person named: a save on whatever branch, or one of another run.
+"""A beginning that a person named: a save on whatever branch, one of another run, or foreign.
 
-A save of this run is taken as it is. One of another run is copied into this one before anything is
-chosen, every byte proved on the way: so all that follows (restore, lineage, retention, a store that
-loses the other run) knows only saves of this run. Must never change another run but for the mark
-that keeps its data while it is read, and never begin where it cannot say what it found.
+A save of this run is taken as it is. One of another run, or of a place that this project did not
+write (`imports`), is copied into this one before anything is chosen, every byte proved on the way:
+so all that follows (restore, lineage, retention, a store that loses the other run) knows only saves
+of this run. Must never change another run but for the mark that keeps its data while it is read,
+and never begin where it cannot say what it found.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from rtj_api.reasons import Reason
 from rtj_api.rules.steering import Named, Whose, read_named
 from rtj_api.wire import Candidate, Found, Wanted
 
+from rtj_sidecar.checkpoints.layouts import AUTO
 from rtj_sidecar.runs import keys, lineage
 from rtj_sidecar.runs.context import Context
-from rtj_sidecar.runs.fence import lost_to
 from rtj_sidecar.runs.history import History, read_history
+from rtj_sidecar.runs.imports.finding import foreign, is_file, no_room, place_at
+from rtj_sidecar.runs.imports.importing import publish
+from rtj_sidecar.runs.imports.places import Place
+from rtj_sidecar.runs.imports.surveying import How, Unusable
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
 from rtj_sidecar.runs.records import FileRecord, Imported, ManifestRecord, MarkKind, RunRecord
@@ -32,7 +38,6 @@ from rtj_sidecar.stores.base import (
     Progress,
     SourceChanged,
     Store,
-    StoreProblem,
 )
 
 OpenPlace = Callable[[str], Store]
@@ -45,10 +50,6 @@ def acted(history: History) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
-class _Unusable(Exception):
-    """Why there is no such beginning, with the remedy."""
-
-
 def find(
     context: Context,
     history: History,
@@ -59,14 +60,21 @@ def find(
     incoming: Path,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
+    layout: str = AUTO,
+    include: tuple[str, ...] = (),
 ) -> Found:
     """The save that `wanted.value` names, in this run by now. `incoming`: an empty place on the
-    pod's disk for one file at a time. Raises StoreProblem where a store cannot be asked."""
+    pod's disk for one save. Raises StoreProblem where a store cannot be asked, Cancelled."""
     try:
         named = read_named(wanted.value or "")
         if named.whose is Whose.THIS:
             return Found(asked=wanted.asked, save=_own(context, history, named.save or ""))
         source = _source(context, named, open_place)
+        if not isinstance(source, Context):
+            how = How(
+                incoming=incoming, layout=layout, include=include, progress=progress, cancel=cancel
+            )
+            return foreign(context, history, source, asked=wanted.asked, fence=fence, how=how)
         there = read_history(source)
         names = [named.save] if named.save else _newest_first(source, there)
         why = ""
@@ -84,10 +92,13 @@ def find(
                     cancel=cancel,
                 )
                 return Found(asked=wanted.asked, save=copied)
-            except _Unusable as unusable:
+            except Unusable as unusable:
                 why = why or str(unusable)
-        raise _Unusable(why)
-    except (ValueError, _Unusable) as error:
+        raise Unusable(why)
+    except Unusable as error:
+        told = [str(each) for each in error.passed]
+        return Found(asked=wanted.asked, problem=str(error), passed_over=told)
+    except ValueError as error:
         return Found(asked=wanted.asked, problem=str(error))
 
 
@@ -104,14 +115,14 @@ def _committed(context: Context, history: History, name: str) -> ManifestRecord:
         chain = lineage.lineage(history)
         known = [m.name for s in (*chain.saves, *chain.branches) if (m := history.manifests.get(s))]
         some = ", ".join(known[:_NAMES_TOLD]) + (", …" if len(known) > _NAMES_TOLD else "")
-        raise _Unusable(f"{place} holds no committed save {name}; it has: {some or 'none'}")
+        raise Unusable(f"{place} holds no committed save {name}; it has: {some or 'none'}")
     if keys.step_in(name) is not None and manifest.name != name:
-        raise _Unusable(f"{place} holds no save {name}; {save} is called {manifest.name}")
+        raise Unusable(f"{place} holds no save {name}; {save} is called {manifest.name}")
     if history.deleted(save):
-        raise _Unusable(f"{name} was given up by retention and its data goes: choose another save")
+        raise Unusable(f"{name} was given up by retention and its data goes: choose another save")
     condemned = history.condemned(save)
     if condemned is not None:
-        raise _Unusable(f"{name} was found {condemned.kind}: {condemned.message}")
+        raise Unusable(f"{name} was found {condemned.kind}: {condemned.message}")
     return manifest
 
 
@@ -124,24 +135,28 @@ def _newest_first(source: Context, there: History) -> list[str]:
         and there.condemned(save) is None
     ]
     if not names:
-        raise _Unusable(f"run {source.run_id} in {source.store.url} holds no valid save")
+        raise Unusable(f"run {source.run_id} in {source.store.url} holds no valid save")
     return names
 
 
-def _source(context: Context, named: Named, open_place: OpenPlace) -> Context:
+def _source(context: Context, named: Named, open_place: OpenPlace) -> Context | Place:
+    """Another run, or a place that is none of this project's."""
     run = named.run or ""
-    if named.whose is Whose.PLACE:
-        parent, _, last = run.rpartition("/")
-        source = replace(context, store=open_place(parent), run_id=last)
-    else:
+    if named.whose is Whose.OTHER:
         source = replace(context, run_id=run)
-    if source.read(keys.RUN, RunRecord) is None:
-        raise _Unusable(
-            f"{source.store.url}/{source.run_id} is no run of this project (no {keys.RUN} in it). "
-            "Only runs and their saves can be named so far: bring checkpoints of another origin "
-            "into an empty run by letting them lie in checkpoint.path at its first start"
-        )
-    return source
+        if source.read(keys.RUN, RunRecord) is None:
+            raise Unusable(
+                f"{source.store.url}/{source.run_id} is no run of this project (no {keys.RUN} in "
+                "it). Write a directory with its leading slash, and a bucket path as its URL"
+            )
+        return source
+    url = Path(run).as_uri() if named.whose is Whose.PATH else run
+    parent, _, last = url.rpartition("/")
+    store = open_place(parent)
+    source = replace(context, store=store, run_id=unquote(last) if is_file(url) else last)
+    if source.read(keys.RUN, RunRecord) is not None:
+        return source
+    return place_at(f"{url}/{named.save}" if named.save else url, open_place=open_place)
 
 
 def _copy(
@@ -172,7 +187,7 @@ def _copy(
     try:
         incoming.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _no_room(incoming, error) from error
+        raise no_room(incoming, error) from error
     try:
         for file in theirs.files:
             if file.key not in done:
@@ -203,19 +218,7 @@ def _copy(
             "imported": origin,
         }
     )
-    if lost := lost_to(context, fence):
-        raise StoreProblem(
-            Reason.FENCE_TAKEN,
-            f"fence {lost.by} of run {context.run_id} was claimed while {theirs.name} was copied",
-        )
-    if not context.create(keys.manifest_key(at), manifest):
-        # Something else was named there meanwhile: what was copied is not what bears that name.
-        raise StoreProblem(
-            Reason.FENCE_TAKEN,
-            f"{at} of run {context.run_id} was given to another save while {theirs.name} was "
-            "copied",
-            transient=True,
-        )
+    publish(context, manifest, fence=fence, what=theirs.name)
     return lineage.candidate(replace(history, manifests={**history.manifests, at: manifest}), at)
 
 
@@ -234,7 +237,7 @@ def _copy_file(
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise _no_room(path, error) from error
+        raise no_room(path, error) from error
     key = f"{keys.data_key(name, '')}{file.key.removeprefix(keys.data_key(theirs.name, ''))}"
     bad: Finding
     try:
@@ -256,15 +259,5 @@ def _copy_file(
     except ContentMismatch as error:
         bad = corrupt(file, expected=error.expected, got=error.got)
     except (OSError, SourceChanged) as error:
-        raise _no_room(path, error) from error
-    raise _Unusable(f"{theirs.name} of run {source.run_id} is damaged: {bad.message}")
-
-
-def _no_room(path: Path, error: Exception) -> StoreProblem:
-    """The pod's own disk stands in the way: told like any trouble on the way, and tried again."""
-    return StoreProblem(
-        Reason.DISK_FULL,
-        f"a save of another run cannot be copied by way of {path.parent}: {error}. Make the volume "
-        "of checkpoint.path larger, and writable",
-        transient=True,
-    )
+        raise no_room(path, error) from error
+    raise Unusable(f"{theirs.name} of run {source.run_id} is damaged: {bad.message}")

@@ -184,11 +184,13 @@ class PartRecord(Wire):
 
 
 class Imported(Wire):
-    """Where a save was copied from: another run, here or at another URL."""
+    """Where a save was copied from: another run, here or at another URL, or (`run` empty) a place
+    that this project did not write, with the state of the files that were read there."""
 
     url: str
     run: str
     name: str
+    fingerprint: str | None = None
 
 
 class ManifestRecord(Wire):

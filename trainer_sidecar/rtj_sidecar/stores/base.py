@@ -197,6 +197,11 @@ class Store(Protocol):
         """
         ...
 
+    def read(self, key: str, *, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end` of an object, not proved by anything: to look into
+        what another wrote. Shorter where it ends before. Raises ObjectMissing, StoreProblem."""
+        ...
+
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         """The SHA-256 of an object's bytes as the store sends them. Raises ObjectMissing."""
         ...

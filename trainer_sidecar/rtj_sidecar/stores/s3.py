@@ -179,6 +179,9 @@ class S3Store:
             cancel=cancel,
         )
 
+    def read(self, key: str, *, start: int, end: int) -> bytes:
+        return self._downloads.read(key, start=start, end=end)
+
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         return self._downloads.sha256(key, cancel=cancel)
 
