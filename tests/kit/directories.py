@@ -8,7 +8,9 @@ from pathlib import Path
 
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Verdict
-from rtj_sidecar.directory import Directory, LocalSave
+from rtj_sidecar.directory import Directory
+from rtj_sidecar.localsave import LocalSave
+from rtj_sidecar.pinning import pin_found
 
 from kit.trainers.counter import write_checkpoint
 
@@ -51,8 +53,8 @@ class Place:
     ) -> list[LocalSave]:
         pinned = []
         for found, verdict in self.judged():
-            if verdict.candidate and self.directory.is_news(found):
-                local = self.directory.pin(found, verdict=verdict, attempt=attempt)
+            if verdict.candidate and self.directory.ledger.is_news(found):
+                local = pin_found(self.directory, found, verdict=verdict, attempt=attempt)
                 changes = {**({"name": name(found)} if name else {}), **record}
                 pinned.append(self.directory.update(local, **changes))
         return pinned

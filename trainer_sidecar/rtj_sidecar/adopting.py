@@ -13,8 +13,9 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.beginning import Mixed, newest_of
 from rtj_sidecar.checkpoints.foreign import could_be_resumed
 from rtj_sidecar.checkpoints.quiescence import Writers
-from rtj_sidecar.directory import DirectoryProblem, problem_of
+from rtj_sidecar.directory_problem import DirectoryProblem, problem_of
 from rtj_sidecar.holding import Holding
+from rtj_sidecar.pinning import pin_found
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
@@ -36,7 +37,9 @@ async def adopt_directory(
         # Data or weights that a person put there are no beginning of this run.
         verdicts = {s.identity: v for s, v in look.judged if v.candidate and s.full_state is True}
         whole = [s for s, _ in look.judged if s.identity in verdicts and could_be_resumed(s)]
-        others = await at.on_disk(lambda: [s for s in whole if at.directory.is_of_another_run(s)])
+        others = await at.on_disk(
+            lambda: [s for s in whole if at.directory.ledger.is_of_another_run(s)]
+        )
         good = [s for s in whole if s not in others]
         save = newest_of(good)
         if isinstance(save, Mixed):
@@ -44,7 +47,7 @@ async def adopt_directory(
             return
         if save is None:
             return
-        await at.on_disk(at.directory.pin, save, verdict=verdicts[save.identity], attempt=0)
+        await at.on_disk(pin_found, at.directory, save, verdict=verdicts[save.identity], attempt=0)
         log.info("adopted %s step %s, found in the directory", save.root_key, save.step)
         await shipping.tell()
         await holding.work(final=True)

@@ -34,7 +34,8 @@ from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
 from rtj_sidecar.config import Site
 from rtj_sidecar.directives import DirectiveFile, accept, signed, warm_up
-from rtj_sidecar.directory import Directory, DirectoryProblem
+from rtj_sidecar.directory import Directory
+from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.looking import Looking

@@ -16,9 +16,12 @@ from rtj_api.wire import CheckpointView, Phase, Verdict
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status
 from rtj_sidecar.checkpoints.types import Verdict as Judgement
-from rtj_sidecar.directory import HURRY_SECONDS, DirectoryProblem, LocalSave, Look
+from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.holding import Holding
+from rtj_sidecar.localsave import LocalSave
+from rtj_sidecar.pinning import pin_found
 from rtj_sidecar.room import PodVolume, ease
+from rtj_sidecar.sight import HURRY_SECONDS, Look
 from rtj_sidecar.station import Station, log
 
 KEY = "directory"
@@ -58,7 +61,7 @@ class Looking:
 
     def _poll_seconds(self) -> float:
         poll = self._at.site.config.poll_seconds
-        return min(poll, HURRY_SECONDS) if self._at.directory.in_hurry else poll
+        return min(poll, HURRY_SECONDS) if self._at.directory.sight.in_hurry else poll
 
     async def look(self, *, gone: bool) -> list[LocalSave]:
         """One look; returns the saves that are newly pinned. `gone`: no trainer can write."""
@@ -189,7 +192,7 @@ class Looking:
             if not await at.on_disk(self._is_ours, save):
                 continue
             local = await at.on_disk(
-                at.directory.pin, save, verdict=verdict, attempt=self._made_in()
+                pin_found, at.directory, save, verdict=verdict, attempt=self._made_in()
             )
             log.info(
                 "pinned %s step %s, %d bytes, %s",
@@ -212,7 +215,7 @@ class Looking:
             return False  # no trainer ran in this pod: it was there before
         if save.identity in at.journal.entry.here_before:
             return False
-        return at.directory.is_news(save)
+        return at.directory.ledger.is_news(save)
 
     def _condemn(self, save: FoundSave, verdict: Judgement) -> None:
         # A torn save is told by its place and generation: it has no name in the run.

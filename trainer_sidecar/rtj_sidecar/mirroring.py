@@ -12,7 +12,9 @@ import time
 
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.directory import DirectoryProblem, PinRecord
+from rtj_sidecar.arrivals import adopt_fetched, begin_fetch, learn_hash
+from rtj_sidecar.directory_problem import DirectoryProblem
+from rtj_sidecar.localsave import PinRecord
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.runs.fetch import Fetched
 from rtj_sidecar.runs.records import FileRecord, SaveFacts
@@ -121,7 +123,7 @@ class Mirroring:
             return False
         pin = f"m-{name}"
         size = sum(file.size for file in missing)
-        dest = await at.on_disk(at.directory.begin_fetch, pin, wanted=size)
+        dest = await at.on_disk(begin_fetch, at.directory, pin, wanted=size)
         peers = [at.holder_url] if at.holder_url else []
         begun = time.monotonic()
         found = await asyncio.to_thread(
@@ -153,10 +155,10 @@ class Mirroring:
             wanted=wanted,
             mirror=True,
         )
-        await at.on_disk(at.directory.adopt, record, pin=pin)
+        await at.on_disk(adopt_fetched, at.directory, record, pin=pin)
         hashes = {file.path: file.sha256 for file in missing}
         for path, digest in hashes.items():
-            await at.on_disk(at.directory.learn_hash, dest / path, digest)
+            await at.on_disk(learn_hash, at.directory, dest / path, digest)
         log.info("mirrored %s, %d bytes", name, moved)
         await self._shipping.trim()
         self._looking.tell()

@@ -16,7 +16,7 @@ from rtj_sidecar.checkpoints.products import products
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.scan import walk
 from rtj_sidecar.checkpoints.types import FileEntry
-from rtj_sidecar.directory import DirectoryProblem
+from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
@@ -73,7 +73,7 @@ class Outputs:
     def _files(self) -> list[LocalFile]:
         directory = self._at.directory
         look = directory.look(writers=Writers(gone=True))
-        entries = products(look.snapshot, foreign=directory.foreign)
+        entries = products(look.snapshot, foreign=directory.ledger.foreign)
         files = {e.path: _local(directory.path, e, below="") for e in entries}
         missing = []
         for path in self._at.site.config.outputs:

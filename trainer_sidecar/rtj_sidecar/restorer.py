@@ -30,7 +30,7 @@ from rtj_api.wire import (
 from rtj_sidecar.checkpoints.foreign import set_aside_dir
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.restore import Owner, RestoreError
-from rtj_sidecar.directory import DirectoryProblem
+from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import PeerSave
 from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside, target_from_pins
@@ -139,7 +139,7 @@ class Restorer:
         at, run, found = self._at, self._at.run, []
         taken = {file.path for file in target.files}
         for told in target.facts.facts.get("carried") or ():
-            if told["path"] in taken or await at.on_disk(at.directory.has_carried, told):
+            if told["path"] in taken or await at.on_disk(at.directory.ledger.has_carried, told):
                 continue
             name = keys.save_name(keys.SaveId(told["fence"], told["n"]), told["step"])
             files: list[FileRecord] = []
@@ -287,13 +287,13 @@ class Restorer:
                 if save.root_key == target.facts.root_key:
                     number = keys.parse_name(target.name) if target.durable else None
                     fence, n = (number.fence, number.n) if number else (None, None)
-                    at.directory.note(save, fence=fence, n=n)
+                    at.directory.ledger.note(save, fence=fence, n=n)
             back = {file.path for file in target.carried}
             for told in target.facts.facts.get("carried") or ():
                 if told["path"] in back:
-                    at.directory.note_carried(told)
+                    at.directory.ledger.note_carried(told)
             found = [save for save, _ in look.judged]
-            strange = [save.identity for save in found if at.directory.is_news(save)]
+            strange = [save.identity for save in found if at.directory.ledger.is_news(save)]
             at.journal.note(here_before=strange)
         except (OSError, DirectoryProblem) as error:
             raise RestoreError(f"{target.name}: the ledger was not written: {error}") from error

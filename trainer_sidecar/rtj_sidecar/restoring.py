@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rtj_sidecar.arrivals import follow_touch, learn_hash
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.restore import (
@@ -26,8 +27,10 @@ from rtj_sidecar.checkpoints.restore_plan import (
     plan_set_aside,
 )
 from rtj_sidecar.checkpoints.types import Pointer, PointerKind, Verdict, WantedFile
-from rtj_sidecar.directory import Directory, DirectoryProblem, Look
+from rtj_sidecar.directory import Directory
+from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.runs.records import FileRecord, SaveFacts
+from rtj_sidecar.sight import Look
 
 Fetch = Callable[[Sequence[FileRecord], Path], int]
 """Fetch these files of the chosen save into a directory; the bytes that moved. Raises
@@ -120,8 +123,8 @@ def restore(
                 verdicts=_verdicts(look),
                 chosen=chosen,
                 local=local,
-                disowned=directory.disowned(),
-                foreign=directory.foreign,
+                disowned=directory.ledger.disowned(),
+                foreign=directory.ledger.foreign,
             )
             if not plan.fetch:
                 break
@@ -136,12 +139,12 @@ def restore(
         moved = apply_restore(
             root=directory.path, plan=plan, restore_id=restore_id, attempt=attempt, owner=owner
         )
-        directory.follow_touch(plan.touch)
+        follow_touch(directory, plan.touch)
     except (OSError, UnsafePathError, DirectoryProblem) as error:
         raise RestoreError(f"{target.name}: {error}") from error
     for file in (*chosen.files, *chosen.companions):
         if file.path in plan.valid or any(file.path == placed.path for placed in plan.place):
-            directory.learn_hash(directory.path / file.path, file.sha256)
+            learn_hash(directory, directory.path / file.path, file.sha256)
     total = sum(file.size for file in chosen.files)
     path = str(directory.path / chosen.root_key) if chosen.root_key != "." else str(directory.path)
     return Restored(path, fetched, total, moved, _kept(plan, moved))
@@ -152,7 +155,7 @@ def set_all_aside(directory: Directory, *, attempt: int) -> Restored:
     pointer that names one. Raises RestoreError."""
     try:
         look = directory.look(writers=Writers(gone=True))
-        plan = plan_set_aside(look.snapshot, foreign=directory.foreign)
+        plan = plan_set_aside(look.snapshot, foreign=directory.ledger.foreign)
         moved = apply_restore(
             root=directory.path, plan=plan, restore_id=f"{attempt}-scratch", attempt=attempt
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
+from rtj_api.reasons import Reason
 
 from rtj_sidecar.checkpoints.budget import (
     POD_VOLUME_SHARE,
@@ -26,6 +27,8 @@ from rtj_sidecar.checkpoints.quarantine import free_quarantine
 from rtj_sidecar.checkpoints.restore_plan import paths_of
 from rtj_sidecar.checkpoints.types import FoundSave, Snapshot
 from rtj_sidecar.directory import Directory
+from rtj_sidecar.directory_problem import DirectoryProblem
+from rtj_sidecar.localsave import LocalSave
 
 TRASH = "trash"
 
@@ -52,7 +55,7 @@ def ease(directory: Directory, snapshot: Snapshot, *, pod_volume: PodVolume | No
     removed: list[str] = []
     if pod_volume is not None and (many := _too_many(root, pod_volume)):
         many -= free_quarantine(root, wanted=many)
-        many -= directory.drop_mirrors(many)
+        many -= _drop_mirrors(directory, many)
         saves: tuple[FoundSave, ...] = ()
         if many > 0:
             ledger = read_ledger(root)
@@ -62,20 +65,66 @@ def ease(directory: Directory, snapshot: Snapshot, *, pod_volume: PodVolume | No
                 bytes_needed=many,
                 is_own=lambda save: (
                     ledger.find(save, run_id=run_id) is not None
-                    and not are_foreign(save.all_files, directory.foreign)
+                    and not are_foreign(save.all_files, directory.ledger.foreign)
                 ),
                 is_durable=lambda save: save.identity in durable,
             )
         for save in saves:
             _remove(root, save)
             removed.append(save.root_key)
-    room = disk_room(root, largest_save=directory.largest_save, wanted=0)
+    room = disk_room(root, largest_save=directory.sight.largest, wanted=0)
     short = room.reserve - room.free
     if short > 0:
         short -= free_quarantine(root, wanted=short)
-        short -= directory.drop_mirrors(short)
-        short -= directory.drop_durable_pins(short)
+        short -= _drop_mirrors(directory, short)
+        short -= _drop_durable_pins(directory, short)
     return Eased(tuple(removed), max(0, short), room.free)
+
+
+def make_room(directory: Directory, wanted: int) -> None:
+    """Empty quarantine, then drop the oldest durable pins, until `wanted` bytes fit.
+
+    Raises DirectoryProblem.
+    """
+    while True:
+        room = disk_room(
+            directory.path, largest_save=directory.sight.largest if wanted else 0, wanted=wanted
+        )
+        if wanted == 0 or room.fits:
+            return
+        if free_quarantine(directory.path, wanted=room.wanted + room.reserve - room.free) > 0:
+            continue
+        spare = [save for save in directory.saves if save.record.durable or save.record.over]
+        if not spare:
+            raise DirectoryProblem(
+                Reason.DISK_FULL,
+                f"{directory.path} has {room.free:,} bytes free; {wanted:,} are needed beside the "
+                f"{room.reserve:,} that the next save may need. Make the volume larger, or let "
+                "the trainer keep fewer checkpoints",
+            )
+        directory.drop(spare[0])
+
+
+def _drop_mirrors(directory: Directory, wanted: int) -> int:
+    """Drop what was fetched for others, oldest first; the bytes that came free."""
+    return _drop(directory, [s for s in directory.saves if s.record.mirror], wanted)
+
+
+def _drop_durable_pins(directory: Directory, wanted: int) -> int:
+    """Drop pins that the store has, or that never will be in it, newest last; the bytes that
+    may have come free."""
+    spare = [s for s in directory.saves if s.record.durable or s.record.over]
+    return _drop(directory, spare[:-1], wanted)
+
+
+def _drop(directory: Directory, spare: list[LocalSave], wanted: int) -> int:
+    freed = 0
+    for save in spare:
+        if freed >= wanted:
+            break
+        freed += save.bytes
+        directory.drop(save)
+    return freed
 
 
 def _too_many(root: Path, volume: PodVolume) -> int:

@@ -15,7 +15,6 @@ import time
 from rtj_api.reasons import Reason
 from rtj_api.wire import Directive, DirectoryFence, DirectoryOwner
 
-from rtj_sidecar.directory import DirectoryProblem, problem_of
 from rtj_sidecar.directory_fence import (
     Bounded,
     Free,
@@ -28,6 +27,7 @@ from rtj_sidecar.directory_fence import (
     read_fence,
     write_fence,
 )
+from rtj_sidecar.directory_problem import DirectoryProblem, problem_of
 from rtj_sidecar.restorer import AttemptFailed
 from rtj_sidecar.station import Station, log
 

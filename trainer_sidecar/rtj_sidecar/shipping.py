@@ -15,8 +15,10 @@ from aiohttp import ClientError, ClientTimeout
 from pydantic import ValidationError
 from rtj_api import contract
 
-from rtj_sidecar.directory import DirectoryProblem, LocalSave
+from rtj_sidecar.arrivals import learn_hash
+from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.holding import Holding
+from rtj_sidecar.localsave import LocalSave
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.messages import OpenShip, Seen, SeenSave, Ships
 from rtj_sidecar.runs.keys import parse_name
@@ -267,13 +269,13 @@ class Shipping:
             if record.name in durable and not record.durable:
                 changed = True
                 await self._remember(save, durable=True, over=None)
-                await at.on_disk(at.directory.note_durable, save)
+                await at.on_disk(at.directory.ledger.note_durable, save)
             elif record.name in dropped and not record.over and not record.durable:
                 changed = True
                 await self._remember(save, over="the holder dropped it")
             elif save.pin.fingerprint in ignored and not record.over:
                 changed = True
-                await at.on_disk(at.directory.disown, save)
+                await at.on_disk(at.directory.ledger.disown, save)
                 await self._remember(save, over="its trainer had not loaded what it was given")
             elif record.name is None and save.pin.fingerprint in skipped and not record.over:
                 changed = True
@@ -403,7 +405,7 @@ class Shipping:
         sources = directory.sources(local)
         for file in part.files:
             if file.path in sources:
-                directory.learn_hash(sources[file.path], file.sha256)
+                learn_hash(directory, sources[file.path], file.sha256)
 
     def _match(self, ship: OpenShip) -> LocalSave | None:
         """This rank's own save that the ship names."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.types import Expectations
-from rtj_sidecar.directory import Directory, DirectoryProblem
+from rtj_sidecar.directory import Directory
+from rtj_sidecar.directory_problem import DirectoryProblem
 
 
 def directory(path: Path) -> Directory:

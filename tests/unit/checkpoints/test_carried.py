@@ -15,7 +15,7 @@ def told(place: Place) -> list[tuple[str, object, object]]:
 
 def durable(place: Place, n: int) -> None:
     for local in place.pin_all(name=lambda found: f"f1-n{n}-s{found.step}", fence=1, n=n):
-        place.directory.note_durable(place.directory.update(local, durable=True))
+        place.directory.ledger.note_durable(place.directory.update(local, durable=True))
 
 
 def test_an_older_durable_best_is_carried(tmp_path: Path) -> None:
@@ -58,11 +58,11 @@ def test_what_is_not_durable_or_a_persons_own_is_not(tmp_path: Path) -> None:
 def test_a_restored_one_is_known_again(tmp_path: Path) -> None:
     place = Place(tmp_path / "out")
     item = {"path": "best.pt", "fence": 1, "n": 1, "step": 5}
-    assert not place.directory.has_carried(item)
+    assert not place.directory.ledger.has_carried(item)
     place.save("best.pt", step=5)
-    assert not place.directory.has_carried(item), "nobody said what it is"
-    place.directory.note_carried(item)
-    assert place.directory.has_carried(item)
+    assert not place.directory.ledger.has_carried(item), "nobody said what it is"
+    place.directory.ledger.note_carried(item)
+    assert place.directory.ledger.has_carried(item)
     place.save("last.pt", step=30)
     durable(place, 2)
     assert told(place) == [("best.pt", 1, 5)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kit.directories import Place
+from rtj_sidecar.arrivals import follow_touch
 from rtj_sidecar.checkpoints.types import Expectations
 from rtj_sidecar.runs.records import FileRecord, ShipRecord
 
@@ -78,7 +79,7 @@ def test_a_pin_that_is_a_link_follows_the_touch_of_a_restore(tmp_path: Path) -> 
         os.utime(path, ns=(10**18, 10**18))
     five, ten = place.directory.named("s5")[0], place.directory.named("s10")[0]
     assert not place.directory.is_intact(five)
-    place.directory.follow_touch(["step_5.pt"])
+    follow_touch(place.directory, ["step_5.pt"])
     assert place.directory.is_intact(place.directory.named("s5")[0])
     assert not place.directory.is_intact(ten), "nobody of ours touched that one"
     # A sidecar that comes after knows it, too.
@@ -95,5 +96,5 @@ def test_a_file_that_was_replaced_is_not_followed(tmp_path: Path) -> None:
     os.utime(pinned, ns=(10**18, 10**18))
     path.unlink()
     place.save("step_5.pt", step=5)
-    place.directory.follow_touch(["step_5.pt"])
+    follow_touch(place.directory, ["step_5.pt"])
     assert not place.directory.is_intact(place.directory.saves[0])

@@ -99,14 +99,14 @@ def test_a_directory_with_a_ledger_holds_nothing_foreign(tmp_path: Path) -> None
     place.save("step_10.pt", step=10).write_bytes(b"torn")
     place.open()
     place.directory.load(is_new=True)
-    assert place.directory.foreign == frozenset()
+    assert place.directory.ledger.foreign == frozenset()
 
 
 def test_a_trainer_that_runs_makes_nothing_foreign(tmp_path: Path) -> None:
     place = Place(tmp_path / "out")
     place.save("step_5.pt", step=5)
     place.directory.load(is_new=False)
-    assert place.directory.foreign == frozenset()
+    assert place.directory.ledger.foreign == frozenset()
     assert not (place.path / ".rtj/foreign").exists()
 
 
@@ -118,7 +118,7 @@ def test_a_save_of_a_trainer_that_began_elsewhere_is_set_aside(tmp_path: Path) -
     place.pin_all(name=lambda found: f"s{found.step}", durable=True)
     place.save("step_5.pt", step=5, state=99)
     (ignored,) = place.pin_all(attempt=2)
-    place.directory.disown(ignored)
+    place.directory.ledger.disown(ignored)
     place.directory.drop(ignored)
     done = restored(place, 20, attempt=3)
     assert done.quarantined == ("step_5.pt",)
@@ -141,8 +141,8 @@ def test_what_another_run_of_this_project_left_is_foreign_and_its_pins_stay(
     ours.directory.load(is_new=True)
     assert ours.directory.saves == []
     ((found, _),) = ours.judged()
-    assert ours.directory.is_of_another_run(found)
-    assert not ours.directory.is_news(found)
+    assert ours.directory.ledger.is_of_another_run(found)
+    assert not ours.directory.ledger.is_news(found)
     done = set_all_aside(ours.directory, attempt=1)
     assert done.kept == ("step_70.pt",)
     free_quarantine(ours.path, wanted=1 << 60)
@@ -150,4 +150,4 @@ def test_what_another_run_of_this_project_left_is_foreign_and_its_pins_stay(
     assert theirs.directory.is_intact(pinned), "the other run may be about to ship it"
     ours.save("step_5.pt", step=5)
     ((mine, _),) = [(f, v) for f, v in ours.judged() if f.step == 5]
-    assert not ours.directory.is_of_another_run(mine)
+    assert not ours.directory.ledger.is_of_another_run(mine)

@@ -24,7 +24,9 @@ def test_products(tmp_path: Path) -> None:
     for name in (".env", "deploy.key", "credentials", "model.pt.tmp", "core.17"):
         (place.path / name).write_bytes(b"x")
     look = place.directory.look(writers=GONE)
-    found = {entry.path for entry in products(look.snapshot, foreign=place.directory.foreign)}
+    found = {
+        entry.path for entry in products(look.snapshot, foreign=place.directory.ledger.foreign)
+    }
     assert found == {
         "vocab.txt",
         "model.safetensors",

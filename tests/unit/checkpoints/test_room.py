@@ -35,7 +35,7 @@ def filled(place: Place, steps: range, *, durable: bool = True) -> None:
         number = step
         for local in place.pin_all(name=lambda _, n=number: f"f1-n{n}-s{n}", fence=1, n=number):
             if durable:
-                place.directory.note_durable(place.directory.update(local, durable=True))
+                place.directory.ledger.note_durable(place.directory.update(local, durable=True))
         for old in place.directory.saves[:-2]:
             place.directory.drop(old)
 

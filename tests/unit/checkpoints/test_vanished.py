@@ -24,7 +24,7 @@ def test_an_overwritten_and_a_deleted_save_are_missed(tmp_path: Path) -> None:
     assert look(place) == [5]
     (place.path / "last.pt").unlink()
     assert look(place) == [10]
-    assert place.directory.in_hurry
+    assert place.directory.sight.in_hurry
 
 
 def test_what_was_pinned_renamed_or_saved_again_is_not_missed(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_what_was_pinned_renamed_or_saved_again_is_not_missed(tmp_path: Path) ->
     os.rename(place.path / "step_10.pt", place.path / "step_10.best.pt")
     place.save("step_15.pt", step=15, state=8)  # saved twice at the same step
     assert look(place) == []
-    assert not place.directory.in_hurry
+    assert not place.directory.sight.in_hurry
 
 
 def test_a_growing_file_was_never_whole(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_growing_file_was_never_whole(tmp_path: Path) -> None:
 
 def test_in_a_hurry_a_closed_file_that_proves_itself_does_not_wait(tmp_path: Path) -> None:
     place = Place(tmp_path / "out")
-    place.directory.in_hurry = True
+    place.directory.sight.in_hurry = True
     place.save("last.pt", step=5)
     place.save("step_6/a.pt", step=6)
     place.save("step_6/b.pt", step=6)
@@ -62,9 +62,9 @@ def test_in_a_hurry_a_closed_file_that_proves_itself_does_not_wait(tmp_path: Pat
     def candidates(writers: Writers) -> list[str]:
         return [save.root_key for save, verdict in place.judged(writers) if verdict.candidate]
 
-    observed = place.directory._observations
+    observed = place.directory.sight._observations
     rested = {path: (state, since - 0.2) for path, (state, since) in observed.since.items()}
-    place.directory._observations = type(observed)(rested)
+    place.directory.sight._observations = type(observed)(rested)
     assert candidates(Writers(open_paths=frozenset({"last.pt"}))) == []
     assert candidates(Writers()) == [], "who has it open is not known"
     assert candidates(CLOSED) == ["last.pt"], "a set of files waits: more may come"

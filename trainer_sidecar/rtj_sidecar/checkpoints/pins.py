@@ -107,11 +107,16 @@ def pin_save(*, reader: Reader, save: FoundSave, pin_id: str, how: Mapping[str, 
             for entry in save.all_files
         )
         pin = Pin(pin_id, save.root_key, save.fingerprint, save.layout, save.step, pinned)
-        _write_whole(target.parent / "pin.json", json.dumps(asdict(pin)).encode())
+        write_pin(root, pin)
     except (OSError, UnsafePathError) as error:
         drop_pin(reader=reader, pin_id=pin_id)
         raise PinError(f"{save.root_key} was not pinned: {error}") from error
     return pin
+
+
+def write_pin(root: Path, pin: Pin) -> None:
+    """`pin.json`, whole or not at all. Raises OSError."""
+    _write_whole(pins_dir(root) / pin.id / "pin.json", json.dumps(asdict(pin)).encode())
 
 
 def _pin_file(reader: Reader, entry: FileEntry, target: Path, how: PinHow) -> PinnedFile:

@@ -1,0 +1,98 @@
+"""Looking at the checkpoint directory: what it holds now, and what is remembered between two looks.
+
+A save is quiet, has vanished, or is overwritten in place only by comparison with the looks before.
+Must never change a file, and never judge by more than what it saw.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from rtj_sidecar.checkpoints.layouts.base import Layout
+from rtj_sidecar.checkpoints.pin_choice import InodeHistory, next_history
+from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot
+from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Snapshot, Verdict
+from rtj_sidecar.checkpoints.validate import Patience, judge_all
+from rtj_sidecar.checkpoints.vanished import vanished
+
+SETTLE_SECONDS = 1.0
+HURRY_SECONDS = 0.1
+"""How long a file that proves itself must rest, once saves were seen to vanish unpinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look: every save with its verdict, oldest first."""
+
+    judged: tuple[tuple[FoundSave, Verdict], ...]
+    snapshot: Snapshot
+    vanished: tuple[FoundSave, ...] = ()
+    """Finished saves that the trainer took away before they were pinned."""
+
+
+class Sight:
+    """Holds the memory between two looks."""
+
+    def __init__(self, reader: Reader, layouts: Sequence[Layout]) -> None:
+        self._reader = reader
+        self._layouts = layouts
+        self._observations = Observations()
+        self.snapshot: Snapshot = EMPTY
+        self.history = InodeHistory()
+        self.largest = 0  # bytes of the largest save that was ever seen here
+        self.in_hurry = False  # saves vanish faster than they settle
+
+    def look(
+        self,
+        *,
+        writers: Writers,
+        expect: Expectations,
+        is_known: Callable[[FoundSave], bool],
+        settle: float = SETTLE_SECONDS,
+    ) -> Look:
+        """What the directory holds now. Raises OSError where it cannot be read."""
+        snapshot = take_snapshot(reader=self._reader, layouts=self._layouts, previous=self.snapshot)
+        now = time.monotonic()
+        lost = vanished(before=self.snapshot.saves, now=snapshot, is_known=is_known)
+        self.in_hurry = self.in_hurry or bool(lost)
+        self.snapshot = snapshot
+        self._observations = observe(before=self._observations, snapshot=snapshot, now=now)
+        self._remember_inodes(snapshot, now=now, settle=settle, writers=writers)
+        judged = judge_all(
+            snapshot=snapshot,
+            reader=self._reader,
+            layouts=self._layouts,
+            observations=self._observations,
+            patience=Patience(
+                now=now,
+                settle_seconds=settle,
+                hurry_seconds=HURRY_SECONDS
+                if self.in_hurry and writers.open_paths is not None
+                else None,
+            ),
+            writers=writers,
+            expect=expect,
+        )
+        self.largest = max([self.largest, *(save.size for save in snapshot.saves)])
+        return Look(judged, snapshot, lost)
+
+    def _remember_inodes(
+        self, snapshot: Snapshot, *, now: float, settle: float, writers: Writers
+    ) -> None:
+        # A file that grows keeps its inode and changes its size: that is no overwriting. So a
+        # path enters the history only settled, and keeps its last settled state meanwhile.
+        files = []
+        for entry in snapshot.files:
+            since = self._observations.since[entry.path][1]
+            if writers.gone or now - since >= settle:
+                files.append(entry)
+            elif (last := self.history.last.get(entry.path)) is not None:
+                inode, size, mtime = last
+                files.append(replace(entry, inode=inode, size=size, mtime_ns=mtime))
+        self.history = next_history(
+            before=self.history, snapshot=replace(snapshot, files=tuple(files))
+        )
