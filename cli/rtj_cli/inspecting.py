@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rtj_api.wire import Candidate
-from rtj_sidecar.agent import union_gate
 from rtj_sidecar.checkpoints.inspect import inspect_path
 from rtj_sidecar.checkpoints.types import Status
+from rtj_sidecar.opening import union_gate
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.lineage import candidate, lineage

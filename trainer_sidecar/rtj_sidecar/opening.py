@@ -1,0 +1,98 @@
+"""The run that a pod's configuration names: its store, and by which rules its saves are whole.
+
+Must never leave it untold that no save outlives the pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from rtj_api.reasons import Reason
+from rtj_api.wire import Directive, SidecarConfig
+
+from rtj_sidecar.checkpoints.layouts import layouts_for
+from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
+from rtj_sidecar.report import Reporter
+from rtj_sidecar.runs.context import About
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.stores.open import kept_in, open_store
+
+
+def open_run(config: SidecarConfig, *, reporter: Reporter) -> Run | None:
+    """None where none can be opened; why ends in the report."""
+    loop = asyncio.get_running_loop()
+
+    def waits(problem: StoreProblem | None) -> None:
+        # An upload survives minutes of outage by itself; that is no reason not to tell of it.
+        tell = partial(reporter.heal, "transfer")
+        if problem is not None:
+            tell = partial(reporter.degrade, "transfer", problem.reason, problem.message)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            loop.call_soon_threadsafe(tell)
+
+    if config.store_url is None and not config.keeps_in_directory:
+        reporter.degrade(
+            "store",
+            Reason.INVALID_SPEC,
+            "checkpoint.store.url is not set: no save outlives this pod. Set it to "
+            "s3://bucket/prefix or file:///directory",
+            retrying=False,
+        )
+        return None
+    opened = partial(
+        open_store,
+        endpoint=config.store_endpoint,
+        region=config.store_region,
+        ca_file=config.store_ca_file,
+        credentials_dir=(
+            Path(config.store_credentials_dir) if config.store_credentials_dir else None
+        ),
+    )
+    try:
+        store = (
+            opened(config.store_url, late=True, on_wait=waits)
+            if config.store_url is not None
+            else kept_in(Path(config.path))
+        )
+    except StoreProblem as problem:
+        reporter.degrade("store", problem.reason, problem.message, retrying=False)
+        return None
+    return Run(
+        store=store,
+        run_id=config.run_id,
+        cluster_uid=config.cluster_uid,
+        job_uid=config.job_uid,
+        rank=config.rank,
+        union_gate=partial(union_gate, procs=procs_of(config)),
+        about=About(
+            namespace=config.namespace,
+            job=config.job,
+            image=config.image,
+            command=tuple(config.command),
+        ),
+        open_place=opened,
+    )
+
+
+def union_gate(
+    layout: str, parts: Sequence[PartFiles], world_size: int, *, procs: int = 1
+) -> GateResult:
+    """Whether the ranks' parts together are a whole save, by the layout's own rules."""
+    chosen = layouts_for(layout=layout)[0]
+    return chosen.union_gate(parts=parts, expect=Expectations(world_size=world_size * procs))
+
+
+def expectations(config: SidecarConfig, directive: Directive) -> Expectations:
+    """How much of a save this directory holds: all of it, or one rank's share."""
+    alone = directive.world_size == 1 or config.shared_directory
+    return Expectations(world_size=directive.world_size * procs_of(config), whole=alone)
+
+
+def procs_of(config: SidecarConfig) -> int:
+    """Trainer processes a pod has at least: where only GPUs were counted, one may use them all."""
+    return config.procs_per_replica if config.procs_stated else 1
