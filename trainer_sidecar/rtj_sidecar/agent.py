@@ -100,7 +100,7 @@ class Agent:
         self.mirroring = Mirroring(station, self.looking, self.shipping)
         load = partial(self._load, station)
         self.hearing = Hearing(station, self.looking, self.attempts, load=load)
-        self.leaving = Leaving(station, self.looking, self.shipping, self.attempts)
+        self.leaving = Leaving(station, self.looking, self.shipping, self.attempts.ending)
         entry = journal.entry
         if entry.directive is not None:
             station.directory.expect = expectations(site.config, entry.directive)
@@ -192,7 +192,7 @@ class Agent:
         if station is not None:
             station.closing.set()
             self.shipping.cancel.set()
-            self.attempts.cancel_background()
+            self.attempts.behind.cancel()
             await station.http.close()
             station.lane.shutdown(wait=False, cancel_futures=True)
         if self._runner is not None:

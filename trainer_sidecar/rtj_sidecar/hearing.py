@@ -121,9 +121,9 @@ class Hearing:
 
     async def _after_end(self) -> None:
         try:
-            await self._attempts.trainer_ended()
+            await self._attempts.ending.trainer_ended()
             if self._at.reporter.current.phase is not SidecarPhase.FAILED:
-                await self._attempts.drain()
+                await self._attempts.ending.drain()
         finally:
             self._at.reporter.set(settling=False)
 

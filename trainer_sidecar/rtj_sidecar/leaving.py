@@ -12,7 +12,7 @@ import time
 from rtj_api import contract
 from rtj_api.wire import Release
 
-from rtj_sidecar.attempts import Attempts
+from rtj_sidecar.ending import Ending
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
@@ -25,12 +25,12 @@ class Leaving:
     """Watches the supervisor's word and the operator's silence."""
 
     def __init__(
-        self, station: Station, looking: Looking, shipping: Shipping, attempts: Attempts
+        self, station: Station, looking: Looking, shipping: Shipping, ending: Ending
     ) -> None:
         self._at = station
         self._looking = looking
         self._shipping = shipping
-        self._attempts = attempts
+        self._ending = ending
 
     async def loop(self) -> None:
         """Let the trainer's container end: when the pod is ended and drained, or abandoned."""
@@ -45,7 +45,7 @@ class Leaving:
             if state.term_received_at is not None:
                 overdue = time.time() - state.term_received_at > at.site.config.drain_seconds
                 if overdue or await self._is_drained_for_good():
-                    await self._attempts.say_ending()
+                    await self._ending.say_ending()
                     log.info("released: %s", "drain time is over" if overdue else "drained")
                     at.link.release(Release(message=contract.MESSAGE_RELEASED))
                     await asyncio.sleep(5)

@@ -29,6 +29,7 @@ ROOM_KEY = "room"
 VANISHED_KEY = "vanished"
 VANISHED_SECONDS = 60.0
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
+SHARED_SECONDS = 5.0  # other pods' trainers may still be ending
 WAITED_SECONDS = 600.0  # without a word from the operator, for other pods' trainers to end
 
 
@@ -180,6 +181,20 @@ class Looking:
         self._at.reporter.degrade(KEY, problem.reason, problem.message)
         self._not_before = time.monotonic() + self._back_off
         self._back_off = min(MAX_BACK_OFF, 2 * self._back_off)
+
+    async def once_more(self) -> None:
+        """The last look after the trainer ended; a directory that cannot be read is waited for."""
+        at = self._at
+        for _ in range(3):
+            await self.look(gone=True)
+            if not any(p.reason == Reason.DISK_FULL for p in at.reporter.current.degraded):
+                break
+            await asyncio.sleep(0.5)
+        # On a shared directory the other pods' trainers may still be ending.
+        deadline = time.monotonic() + SHARED_SECONDS
+        while self.is_unsettled and time.monotonic() < deadline:
+            await asyncio.sleep(0.25)
+            await self.look(gone=True)
 
     async def _pin_new(self, found: Look, *, gone: bool) -> list[LocalSave]:
         at, new = self._at, []

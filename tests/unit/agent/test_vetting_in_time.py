@@ -11,8 +11,10 @@ from unittest.mock import MagicMock
 import pytest
 from rtj_api.reasons import Reason
 from rtj_api.wire import SidecarPhase
-from rtj_sidecar import attempts, storing
+from rtj_sidecar import preparing, storing
 from rtj_sidecar.attempts import Attempts
+from rtj_sidecar.background import Background
+from rtj_sidecar.preparing import Preparing
 from rtj_sidecar.runs.run import Claimed
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.stores.base import StoreProblem
@@ -65,27 +67,31 @@ class Told:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[MagicMock, Storing, Attempts]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[MagicMock, Storing, Preparing]:
     at = MagicMock(reporter=Told(), run=SlowRun(), may_publish=True)
     at.site.path = tmp_path
     holding = MagicMock()
     holding.pinned_by_others.return_value = set()
     monkeypatch.setattr(Storing, "take_in", lambda *_: None)
-    monkeypatch.setattr(attempts, "LIST_SECONDS", 0.01)
+    monkeypatch.setattr(preparing, "LIST_SECONDS", 0.01)
     monkeypatch.setattr(storing, "MIN_BACK_OFF", 0.01)
     made = Storing(at, MagicMock(), holding)
     at.site.config.fenced_directory = False
-    return at, made, Attempts(at, MagicMock(), MagicMock(), None, made, SelfFence(at))
+    return (
+        at,
+        made,
+        Preparing(at, MagicMock(), MagicMock(), None, made, SelfFence(at), Background()),
+    )
 
 
 async def test_the_store_counts_as_listed_while_a_save_is_proved(
-    made: tuple[MagicMock, Storing, Attempts],
+    made: tuple[MagicMock, Storing, Preparing],
 ) -> None:
     at, storing, judge = made
     claiming = asyncio.create_task(storing.claim_and_list(MagicMock(wanted=None)))
     await asyncio.wait_for(storing.listed.wait(), 30)
     assert not storing.vetted.is_set()
-    await judge._until_listed(claiming)
+    await judge.until_listed(claiming)
     assert (at.reporter.fields["listed"], at.reporter.fields["fence"]) == (True, 1)
     at.tell_candidates.assert_called_once()
     at.run.release.set()
@@ -94,19 +100,20 @@ async def test_the_store_counts_as_listed_while_a_save_is_proved(
 
 
 async def test_a_store_that_does_not_answer_is_not_listed(
-    made: tuple[MagicMock, Storing, Attempts],
+    made: tuple[MagicMock, Storing, Preparing],
 ) -> None:
     at, _, judge = made
     never = asyncio.create_task(asyncio.Event().wait())
-    await judge._until_listed(never)  # type: ignore[arg-type]
+    await judge.until_listed(never)  # type: ignore[arg-type]
     assert at.reporter.fields["listed"] is False
     never.cancel()
 
 
 async def test_a_restore_waits_for_what_is_being_fetched(
-    made: tuple[MagicMock, Storing, Attempts],
+    made: tuple[MagicMock, Storing, Preparing],
 ) -> None:
-    at, storing, judge = made
+    at, storing, _ = made
+    judge = Attempts(at, MagicMock(), MagicMock(), None, storing, SelfFence(at))
     at.journal.entry.restored_attempt = 0
     at.link.told_to_go.return_value = 0
     restored = asyncio.Event()
@@ -129,7 +136,7 @@ async def test_a_restore_waits_for_what_is_being_fetched(
 
 
 async def test_a_store_that_fails_while_a_save_is_proved_is_asked_again(
-    made: tuple[MagicMock, Storing, Attempts],
+    made: tuple[MagicMock, Storing, Preparing],
 ) -> None:
     at, storing, _ = made
     at.run.fails = 1

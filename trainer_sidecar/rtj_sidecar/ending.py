@@ -1,0 +1,102 @@
+"""The end of a trainer, and of its attempt: what it saved is saved, and how it ended is told.
+
+Must never report a pod as drained while something that finished in it would be lost with it, and
+never wait for a store longer than that takes where nothing depends on it (a log, an outcome).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from rtj_api import contract
+from rtj_api.wire import SidecarPhase
+
+from rtj_sidecar.background import Background
+from rtj_sidecar.looking import Looking
+from rtj_sidecar.outputs import Outputs
+from rtj_sidecar.runs.records import Outcome
+from rtj_sidecar.shipping import Shipping
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import StoreProblem
+
+SETTLE_SECONDS = 2.0
+OUTCOME_SECONDS = 10.0
+LOG_BYTES = 1 << 20
+
+
+class Ending:
+    """After the trainer of this attempt ended, by itself or because it was stopped."""
+
+    def __init__(
+        self, station: Station, looking: Looking, shipping: Shipping, behind: Background
+    ) -> None:
+        self._at = station
+        self._looking = looking
+        self._shipping = shipping
+        self._behind = behind
+        self._outputs = Outputs(station)
+
+    async def trainer_ended(self) -> None:
+        """The trainer of this attempt ended by itself, or was stopped: save what it saved."""
+        at = self._at
+        await self._looking.once_more()
+        at.settled = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(
+                self._shipping.name_the_last(seconds=SETTLE_SECONDS), SETTLE_SECONDS
+            )
+        at.reporter.set(settling=False)
+        at.ship_now.set()
+        self._behind.start(self._send_log())
+
+    async def drain(self) -> None:
+        """Until nothing that finished here is left that is not durable."""
+        at = self._at
+        await asyncio.sleep(0)
+        if self._outputs.is_due() or not self._shipping.is_drained():
+            at.set_phase(SidecarPhase.DRAINING)
+        while not self._shipping.is_drained():
+            at.ship_now.set()
+            await asyncio.sleep(0.1)
+        while self._outputs.is_due():
+            await self._outputs.ship(fence=self._shipping.fence)
+            await asyncio.sleep(0.1)
+        self._looking.tell()
+        at.set_phase(SidecarPhase.DRAINED)
+
+    async def _send_log(self) -> None:
+        """The tail of an ended attempt outlives the pod in the store."""
+        at, run = self._at, self._at.run
+        if run is None or at.supervisor is None:
+            return
+        attempt = at.supervisor.trainer.attempt
+        text = await asyncio.to_thread(_log_tail, at.link.run / contract.FILE_LOG)
+        with contextlib.suppress(StoreProblem):
+            await asyncio.to_thread(run.put_text, f"logs/{attempt}/{at.site.config.rank}.txt", text)
+
+    async def say_ending(self) -> None:
+        """The operator said that the job is over: the fence says it too, and another may go on."""
+        directive = self._at.directive
+        if directive is not None and directive.ending in (Outcome.FAILED, Outcome.RELEASED):
+            await self.set_outcome(Outcome(directive.ending))
+
+    async def set_outcome(self, outcome: Outcome) -> None:
+        """In the fence, where this rank holds it and the store answers in time."""
+        run, fence = self._at.run, self._at.fence
+        if not self._at.site.holds or run is None or fence is None:
+            return
+        with contextlib.suppress(StoreProblem, TimeoutError):
+            await asyncio.wait_for(
+                asyncio.to_thread(run.set_outcome, fence=fence, outcome=outcome), OUTCOME_SECONDS
+            )
+            log.info("the run is %s", outcome.value)
+
+
+def _log_tail(path: Path) -> str:
+    content = b""
+    for name in (path.with_name(path.name + ".1"), path):
+        with contextlib.suppress(OSError):
+            content += name.read_bytes()
+    return content[-LOG_BYTES:].decode("utf-8", "replace")

@@ -1,0 +1,55 @@
+"""What a trainer is told at its start: its place in the gang, and what to resume from.
+
+Must never name a save that this attempt has not restored.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rtj_api import contract
+from rtj_api.rules.rendezvous import environment
+from rtj_api.wire import Directive, Go, Resume
+
+from rtj_sidecar.station import Station
+
+FILE_STOP_WISH = "trainer.stop"  # a trainer that looks for it may save and end
+
+
+def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
+    """The variables and arguments with which its trainer starts."""
+    config = at.site.config
+    path = at.journal.entry.resume_path
+    resuming = resume is not None and not resume.scratch and path is not None
+    step = "" if resume is None or resume.step is None or not resuming else str(resume.step)
+    told = {
+        contract.ENV_ATTEMPT: str(directive.attempt),
+        contract.ENV_RESUME_STEP: step,
+        contract.ENV_RESUME_CHECKPOINT: path if resuming and path else "",
+        contract.ENV_CHECKPOINT_DIR: config.path,
+        contract.ENV_PROGRESS_FILE: str(at.link.run / contract.FILE_PROGRESS),
+        contract.ENV_STOP_FILE: str(at.link.run / FILE_STOP_WISH),
+    }
+    arguments = [_expand(word, told) for word in config.resume_args] if resuming else []
+    told[contract.ENV_RESUME_ARGS] = shlex.join(arguments)
+    rendezvous = environment(
+        config.framework,
+        rank=directive.rank,
+        world_size=directive.world_size,
+        procs_per_replica=config.procs_per_replica,
+        coordinator=directive.coordinator or "127.0.0.1",
+        attempt=directive.attempt,
+        port=directive.rendezvous_port,
+        run_id=config.run_id,
+    )
+    return Go(
+        attempt=directive.attempt,
+        env={**rendezvous, **told},
+        extra_args=arguments,
+    )
+
+
+def _expand(word: str, told: dict[str, str]) -> str:
+    for name, value in told.items():
+        word = word.replace(f"$({name})", value)
+    return word
