@@ -34,7 +34,7 @@ class Answering:
     async def ships(self, *, since: int | None, wait: float) -> Ships:
         if self._holding is None:
             return Ships(version=0)
-        return await self._holding.ships(since=since, wait=wait)
+        return await self._holding.list.ships(since=since, wait=wait)
 
     async def heard(self, seen: Seen) -> None:
         if self._holding is None:

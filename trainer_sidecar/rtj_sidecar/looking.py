@@ -147,8 +147,8 @@ class Looking:
         open_paths = frozenset(listed) if listed is not None else None
         if not at.site.config.shared_directory:
             return Writers(open_paths, gone)
-        others = self._holding.others_open() if self._holding is not None else None
-        ended = self._holding is not None and self._holding.others_have_ended()
+        others = self._holding.word.others_open() if self._holding is not None else None
+        ended = self._holding is not None and self._holding.word.others_have_ended()
         return Writers(
             None if open_paths is None or others is None else open_paths | others,
             (gone or not at.is_training) and ended,

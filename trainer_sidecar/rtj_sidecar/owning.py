@@ -81,4 +81,4 @@ class Owning:
             with contextlib.suppress(StoreProblem):
                 record = await asyncio.to_thread(at.run.newest_fence)
                 if record is not None and record.fence > fence == at.fence and at.may_publish:
-                    self._holding.lost(record.fence)
+                    self._holding.committing.lost(record.fence)

@@ -99,7 +99,7 @@ class Preparing:
         if holding is None or at.journal.entry.fence_attempt >= directive.attempt:
             return
         begun = time.monotonic()
-        while directive.world_size > 1 and not holding.all_final():
+        while directive.world_size > 1 and not holding.word.all_final():
             # A lost rank says nothing; the others are quick, and a new pod has nothing to tell.
             patience = HEAR_SECONDS if holding.has_unnamed else HEAR_NOTHING_SECONDS
             if time.monotonic() - begun > patience:

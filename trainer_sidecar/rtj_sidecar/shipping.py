@@ -82,7 +82,7 @@ class Shipping:
     async def match_own(self) -> None:
         """Let this rank's pins bear the names that the holder has just given."""
         if self._holding is not None:
-            self._ships = self._holding.now()
+            self._ships = self._holding.list.now()
         for ship in self._ships.ships:
             local = self._match(ship)
             if local is not None:
@@ -110,7 +110,7 @@ class Shipping:
         """
         at = self._at
         is_known = self._holding is not None and at.may_publish
-        names = self._holding.known_names if self._holding is not None else set()
+        names = self._holding.list.known_names if self._holding is not None else set()
         for save in at.directory.saves:
             name = save.record.name
             if save.is_pending and (name is None or (is_known and name not in names)):
@@ -118,7 +118,7 @@ class Shipping:
                 await self._remember(save, over=f"left behind by attempt {at.attempt}")
         if self._holding is not None:
             self._holding.give_up_leftovers()
-            self._holding.forget_ends()
+            self._holding.word.forget_ends()
 
     async def name_the_last(self, *, seconds: float) -> None:
         """The trainer ended: let its last save have a name before anybody chooses."""
@@ -130,7 +130,7 @@ class Shipping:
             await self.match_own()
             if all(s.record.name for s in at.directory.saves if s.is_pending):
                 return
-            self._ships = self._holding.now()
+            self._ships = self._holding.list.now()
             await self._learn_ends()
             await asyncio.sleep(0.02)
 
@@ -155,12 +155,12 @@ class Shipping:
         if self._holding is not None:
             if self._at.may_publish:
                 await self._holding.work(may_name=may_name)
-            self._ships = self._holding.now()
+            self._ships = self._holding.list.now()
         await self._learn_ends()
         await self._answer_all()
         if self._holding is not None and self._at.may_publish:
             await self._holding.work(may_name=may_name)
-            self._ships = self._holding.now()
+            self._ships = self._holding.list.now()
             await self._learn_ends()
 
     async def listen_loop(self) -> None:

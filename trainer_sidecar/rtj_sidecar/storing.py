@@ -162,7 +162,7 @@ class Storing:
         return await asyncio.to_thread(
             run.vet,
             candidates,
-            pinned=set(at.reporter.current.shares) | self._holding.pinned_by_others(),
+            pinned=set(at.reporter.current.shares) | self._holding.word.pinned_by_others(),
             incoming=at.site.path / HIDDEN_DIR / "incoming",
             fence=fence,
             progress=at.fetched,
@@ -217,7 +217,7 @@ class Storing:
         at.journal.note(last_durable_name=None, last_durable_step=None, last_durable_at=None)
         self.take_in(history, candidates)
         durable = [c.name for c in candidates if c.durable and c.invalid is None]
-        self._holding.begin_line(list(reversed(durable)))
+        self._holding.list.begin_line(list(reversed(durable)))
         at.reporter.set(acted=acted(history)[-ACTED_TOLD:], found=None)
         at.tell_candidates()
         self._looking.tell()
@@ -226,14 +226,14 @@ class Storing:
         """Let the holder go on with what the history holds."""
         at = self._at
         open_names = {c.name for c in candidates if not c.durable and c.invalid is None}
-        self._holding.close_all_but(open_names)
-        self._holding.reopen([s for s in history.ships.values() if s.name in open_names])
+        self._holding.list.close_all_but(open_names)
+        self._holding.list.reopen([s for s in history.ships.values() if s.name in open_names])
         durable = [c for c in candidates if c.durable and c.invalid is None]
-        self._holding.knows_as_durable([c.name for c in reversed(durable)])
+        self._holding.list.knows_as_durable([c.name for c in reversed(durable)])
         at.candidates = list(candidates)
         if durable:
             newest = durable[0]
-            self._holding.expect_as_usual(newest.needs)
+            self._holding.word.expect_as_usual(newest.needs)
             at.journal.note(
                 last_durable_name=newest.name,
                 last_durable_step=newest.step,

@@ -39,9 +39,9 @@ async def test_only_a_save_of_this_attempt_shows_that_its_trainer_ignored_the_ch
     at = MagicMock(attempt=3, fence=4, candidates=[])
     at.run.try_commit = lambda *_, **__: Ignored("it did not load the checkpoint")
     holding = Holding(at)
-    holding._open[SHIP.name] = OpenShip(record=SHIP, made_in=made_in)
+    holding.list.open[SHIP.name] = OpenShip(record=SHIP, made_in=made_in)
     await holding.work(may_name=False)
-    assert SHIP.name not in holding._open, "dropped by name in any case"
+    assert SHIP.name not in holding.list.open, "dropped by name in any case"
     assert at.fail.called is convicts
     assert at.link.kill.called is convicts
     if convicts:

@@ -71,7 +71,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[MagicMock, St
     at = MagicMock(reporter=Told(), run=SlowRun(), may_publish=True)
     at.site.path = tmp_path
     holding = MagicMock()
-    holding.pinned_by_others.return_value = set()
+    holding.word.pinned_by_others.return_value = set()
     monkeypatch.setattr(Storing, "take_in", lambda *_: None)
     monkeypatch.setattr(preparing, "LIST_SECONDS", 0.01)
     monkeypatch.setattr(storing, "MIN_BACK_OFF", 0.01)

@@ -1,0 +1,155 @@
+"""Rank 0's half of becoming durable: a named save is committed when its parts are there, or dropped.
+
+And what follows from it: what is kept, and an attempt that ends because its trainer or its fence
+is not the run's any more. Must never write a record itself: `runs` does, under its own guards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.gangword import GangWord, is_stop
+from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
+from rtj_sidecar.runs.fence import FenceLost
+from rtj_sidecar.runs.records import ManifestRecord, MarkKind, ShipRecord
+from rtj_sidecar.runs.retain import Retained
+from rtj_sidecar.runs.ships import Ignored
+from rtj_sidecar.shiplist import ShipList
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import StoreProblem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WAIT_SECONDS = 900.0
+KEPT_IN_DIRECTORY = 5  # verified saves, where they lie on the volume that the trainer writes to
+KEY = "store"
+
+
+class Committing:
+    """Belongs to the event loop's thread."""
+
+    def __init__(self, station: Station, ships: ShipList, word: GangWord) -> None:
+        self._at = station
+        self._list = ships
+        self._word = word
+        self.retry_at: float | None = None  # monotonic: the store had a problem in this round
+
+    async def commit(self, ship: ShipRecord, *, is_awaited: bool) -> None:
+        """Try it once. `is_awaited`: other saves wait for this one to be decided."""
+        at = self._at
+        run, fence = at.run, at.fence
+        if run is None or fence is None:
+            return
+        made_in = self._list.open[ship.name].made_in
+        answer = await self.in_store(
+            run.try_commit, ship, fence=fence, gone=self._word.without(ship)
+        )
+        if isinstance(answer, Committed):
+            self._committed(answer.manifest)
+            await self._retain()
+        elif isinstance(answer, Dropped):
+            self._drop(ship, answer.message)
+        elif isinstance(answer, Ignored):
+            self._drop(ship, answer.message)
+            # A leftover of an older attempt may have got its name before this one's choice, which
+            # may lie above it where another job had gone on with the run meanwhile.
+            if made_in == at.attempt:
+                self.ignored(answer.message)
+        elif isinstance(answer, FenceLost):
+            self.lost(answer.by)
+        elif isinstance(answer, Waiting):
+            waited = self._list.open_for(ship.name)
+            # A stop ends when nothing is open any more: it cannot wait for a rank for ever.
+            if waited > WAIT_SECONDS and (is_awaited or is_stop(at.directive)):
+                if not await self.in_store(run.held, fence):
+                    return  # another holds the run by now, and may still get that part
+                why = f"ranks {answer.ranks} did not send their part within {WAIT_SECONDS:.0f} s"
+                await self.in_store(
+                    run.mark,
+                    ship.name,
+                    kind=MarkKind.DROPPED,
+                    reason=Reason.UPLOAD_LAGGING,
+                    message=why,
+                    evidence={"ranks": list(answer.ranks)},
+                )
+                self._drop(ship, why)
+
+    async def _retain(self) -> None:
+        """Beyond `keep_last`, durable saves are marked, and deleted an hour later."""
+        at = self._at
+        keep, run, fence = at.site.config.keep_last, at.run, at.fence
+        if keep is None and at.site.config.keeps_in_directory:
+            keep = KEPT_IN_DIRECTORY  # the trainer's own rotation frees nothing that is linked
+        if keep is None or run is None or fence is None:
+            return
+        resume = at.journal.entry.resume
+        in_use = [resume.name] if resume is not None and resume.name else []
+        done = await self.in_store(run.retain, fence=fence, keep_last=keep, in_use=in_use)
+        gone = set(done.marked) if isinstance(done, Retained) else set()
+        if gone:
+            at.candidates = [c for c in at.candidates if c.name not in gone]
+            at.tell_candidates()
+
+    def _committed(self, manifest: ManifestRecord) -> None:
+        at = self._at
+        log.info("durable %s", manifest.name)
+        self._word.usual = frozenset(manifest.ranks)
+        at.candidates = [
+            c.model_copy(
+                update={
+                    "durable": True,
+                    "needs": manifest.ranks,
+                    "bytes": manifest.bytes,
+                    "full_state": manifest.full_state,
+                    "loss": manifest.loss,
+                }
+            )
+            if c.name == manifest.name
+            else c
+            for c in at.candidates
+        ]
+        at.tell_candidates()
+        self._list.became_durable(manifest.name)
+
+    def _drop(self, ship: ShipRecord, why: str) -> None:
+        at = self._at
+        log.warning("dropped %s: %s", ship.name, why)
+        at.candidates = [c for c in at.candidates if c.name != ship.name]
+        at.tell_candidates()
+        self._list.was_dropped(ship.name)
+
+    async def in_store(
+        self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """The call's answer; None when the store has a problem, which is then told."""
+        at = self._at
+        try:
+            answer = await asyncio.to_thread(call, *args, **kwargs)
+        except StoreProblem as problem:
+            at.reporter.degrade(KEY, problem.reason, problem.message)
+            self.retry_at = time.monotonic() + 5
+            return None
+        at.reporter.heal(KEY)
+        return answer
+
+    def ignored(self, message: str) -> None:
+        at = self._at
+        at.link.kill(up_to=at.attempt)
+        at.fail(Reason.CHECKPOINT_IGNORED, message)
+
+    def lost(self, by: int) -> None:
+        """A higher fence exists: whoever holds it publishes, and this attempt stops."""
+        at = self._at
+        at.may_publish = False
+        at.link.kill(up_to=at.attempt)
+        at.fail(
+            Reason.FENCE_TAKEN,
+            f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer "
+            "attempt, or a job that took the run over, publishes now, so this one stops",
+        )

@@ -1,0 +1,107 @@
+"""What the ranks of this attempt have told rank 0: what they pinned, sent, still write, wait for.
+
+Memory and conclusions only. Must never take a rank that has not said anything for one that has
+ended, has nothing, or writes nothing.
+"""
+
+from __future__ import annotations
+
+from rtj_api.wire import Directive, Phase
+
+from rtj_sidecar.messages import Seen
+from rtj_sidecar.runs.records import ShipRecord
+from rtj_sidecar.station import Station
+
+
+class GangWord:
+    """Each rank's last word. Belongs to the event loop's thread."""
+
+    def __init__(self, station: Station) -> None:
+        self._at = station
+        self.said: dict[int, Seen] = {}
+        self.usual: frozenset[int] = frozenset()  # who writes a save, by the newest durable one
+
+    def hear(self, seen: Seen) -> bool:
+        """Whether it is a word on this attempt. Raises ValueError for one of another gang."""
+        at = self._at
+        if seen.job_uid != at.site.config.job_uid:
+            raise ValueError(f"job {seen.job_uid} is not {at.site.config.job_uid}")
+        if seen.attempt < at.attempt:
+            return False  # A zombie, or a rank that has not heard of this attempt yet.
+        self.said[seen.rank] = seen
+        return True
+
+    def expect_as_usual(self, ranks: list[int]) -> None:
+        """Who wrote the newest durable save, as far as this holder has seen none commit."""
+        self.usual = self.usual or frozenset(ranks)
+
+    def pinned_by_others(self) -> set[str]:
+        """Names that some other rank of this attempt has pinned."""
+        own = self._at.site.config.rank
+        return {name for rank, seen in self.said.items() if rank != own for name in seen.pinned}
+
+    def forget_ends(self) -> None:
+        """At the go: no rank's last word on the attempt before is its last on this one."""
+        for rank, seen in self.said.items():
+            self.said[rank] = seen.model_copy(update={"final": False})
+
+    def all_final(self) -> bool:
+        """Whether every rank has looked at its directory since its trainer of before ended."""
+        directive = self._at.directive
+        size = directive.world_size if directive is not None else 1
+        new = set(directive.replaced) if directive is not None else set()
+        return all(
+            rank in new  # an empty pod has nothing to tell
+            or (
+                rank in self.said
+                and self.said[rank].final
+                and self.said[rank].attempt == self._at.attempt
+            )
+            for rank in range(size)
+        )
+
+    def others_open(self) -> frozenset[str] | None:
+        """What they have open for writing, by their supervisors' word; None where one is silent."""
+        told = self._others()
+        if told is None or any(seen.open_paths is None for seen in told):
+            return None
+        return frozenset(path for seen in told for path in seen.open_paths or ())
+
+    def others_have_ended(self) -> bool:
+        """Whether no other pod's trainer of this attempt runs; a replaced one's may."""
+        directive = self._at.directive
+        told = self._others()
+        if told is None or directive is None or directive.replaced:
+            return False
+        return all(seen.final for seen in told)
+
+    def _others(self) -> list[Seen] | None:
+        at = self._at
+        size = at.directive.world_size if at.directive is not None else 1
+        ranks = [rank for rank in range(size) if rank != at.site.config.rank]
+        told = [self.said[rank] for rank in ranks if rank in self.said]
+        has_all = len(told) == len(ranks) and all(seen.attempt == at.attempt for seen in told)
+        return told if has_all else None
+
+    def without(self, ship: ShipRecord) -> list[int]:
+        """Ranks whose files of a save are lost: a new pod that has no pin of a save of an older
+        attempt, and at a stop a rank that has no pod."""
+        directive = self._at.directive
+        if directive is not None and is_stop(directive):
+            absent = set(directive.replaced) - set(self.said)
+            if absent & set(ship.expected):
+                return sorted(absent)
+        if ship.fence == self._at.fence:
+            return []
+
+        def has_lost(seen: Seen) -> bool:
+            holds = ship.name in seen.pinned or ship.name in seen.parts
+            waits = any(save.facts.root_key == ship.root_key for save in seen.saves)
+            return seen.attempt == self._at.attempt and not holds and not waits
+
+        return [r for r in ship.expected if r in self.said and has_lost(self.said[r])]
+
+
+def is_stop(directive: Directive | None) -> bool:
+    """Whether the gang is being stopped: who has no pod by now gets none."""
+    return directive is not None and directive.phase is Phase.STOP

@@ -1,0 +1,141 @@
+"""The list of saves that rank 0 tells every rank: which are open, and what became of the others.
+
+Bounded, and versioned for the long poll. Must never forget an open save, and never tell two
+contents under one version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+from rtj_sidecar.messages import OpenShip, Ships
+from rtj_sidecar.runs.records import ShipRecord
+
+KEPT = 64
+
+
+class ShipList:
+    """`fence()`: the one held now; `wake()` is called whenever the list says something new."""
+
+    def __init__(self, *, fence: Callable[[], int | None], wake: Callable[[], None]) -> None:
+        self._fence = fence
+        self._wake = wake
+        self.open: dict[str, OpenShip] = {}
+        self._opened: dict[str, float] = {}
+        self._durable: deque[str] = deque(maxlen=KEPT)
+        self._left: frozenset[str] = frozenset()  # durable, on a line that was left
+        self._dropped: deque[str] = deque(maxlen=KEPT)
+        self._skipped: deque[str] = deque(maxlen=KEPT)
+        self._refused: deque[str] = deque(maxlen=KEPT)
+        self._version = int(time.time() * 1000)
+        self._changed = asyncio.Event()
+
+    # --- what is told ---
+
+    async def ships(self, *, since: int | None, wait: float) -> Ships:
+        deadline = time.monotonic() + wait
+        while since == self._version and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left)
+        return self.now()
+
+    def now(self) -> Ships:
+        return Ships(
+            fence=self._fence(),
+            version=self._version,
+            ships=list(self.open.values()),
+            durable=list(self._durable),
+            left=sorted(self._left),
+            dropped=list(self._dropped),
+            skipped=list(self._skipped),
+            ignored=list(self._refused),
+        )
+
+    @property
+    def known_names(self) -> set[str]:
+        """Saves of this run that are on their way, durable, or dropped by name."""
+        return {*self.open, *self._durable, *self._dropped}
+
+    def open_for(self, name: str) -> float:
+        """Seconds since that save was opened here."""
+        return time.monotonic() - self._opened.get(name, 0)
+
+    def names_generation(self, rank: int, fingerprint: str) -> bool:
+        """Whether an open save is known to be what that rank tells of."""
+        return any(ship.generations.get(rank) == fingerprint for ship in self.open.values())
+
+    # --- what became of saves ---
+
+    def add(self, ship: OpenShip) -> None:
+        self.open[ship.record.name] = ship
+        self._opened[ship.record.name] = time.monotonic()
+
+    def became_durable(self, name: str) -> None:
+        self.forget(name)
+        self._durable.append(name)
+        self.tell()
+
+    def was_dropped(self, name: str) -> None:
+        self.forget(name)
+        self._dropped.append(name)
+        self.tell()
+
+    def skipped(self, fingerprints: Collection[str]) -> None:
+        """A newer save goes first; the list is not told yet."""
+        self._skipped.extend(fingerprints)
+
+    def refused(self, fingerprints: Collection[str]) -> None:
+        """Their trainer had not loaded what it was given; the list is not told yet."""
+        self._refused.extend(fingerprints)
+
+    def skipped_again(self, fingerprints: Collection[str]) -> None:
+        """A rank still waits for saves that are long decided: the list it is told is bounded, and
+        after a long outage more were skipped at once than it holds."""
+        new = [each for each in fingerprints if each not in self._skipped][: KEPT // 2]
+        if new:
+            self._skipped.extend(new)
+            self.tell()
+
+    # --- after a restart, an older fence, a roll-back ---
+
+    def reopen(self, ships: list[ShipRecord]) -> None:
+        """Go on with saves that were named before: after a restart, or by an older fence."""
+        for record in ships:
+            if record.name not in self.open:
+                self.open[record.name] = OpenShip(record=record)
+                self._opened[record.name] = time.monotonic()
+        self.tell()
+
+    def close_all_but(self, names: set[str]) -> None:
+        """Forget open ships that can no longer be committed."""
+        for name in [name for name in self.open if name not in names]:
+            self.forget(name)
+        self.tell()
+
+    def knows_as_durable(self, names: list[str]) -> None:
+        self._left -= set(names)
+        for name in names:
+            if name not in self._durable:
+                self._durable.append(name)
+        self.tell()
+
+    def begin_line(self, durable: list[str]) -> None:
+        """Only these saves (oldest first) are before what comes; none: a start from nothing."""
+        before = [name for name in self._durable if name not in durable] if durable else []
+        self._durable = deque([*before, *durable], maxlen=KEPT)
+        self._left = frozenset(before)
+        self.tell()
+
+    def forget(self, name: str) -> None:
+        self.open.pop(name, None)
+        self._opened.pop(name, None)
+
+    def tell(self) -> None:
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._wake()
