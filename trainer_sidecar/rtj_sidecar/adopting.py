@@ -49,7 +49,7 @@ async def adopt_directory(
             return
         await at.on_disk(pin_found, at.directory, save, verdict=verdicts[save.identity], attempt=0)
         log.info("adopted %s step %s, found in the directory", save.root_key, save.step)
-        await shipping.tell()
+        await shipping.telling.tell()
         await holding.work(final=True)
         await shipping.match_own()
         at.reporter.heal(KEY)

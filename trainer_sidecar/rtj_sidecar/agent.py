@@ -191,7 +191,7 @@ class Agent:
         station = self._station
         if station is not None:
             station.closing.set()
-            self.shipping.cancel.set()
+            self.shipping.uploading.cancel.set()
             self.attempts.behind.cancel()
             await station.http.close()
             station.lane.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Rank 0's half of becoming durable: a named save is committed when its parts are there, or dropped.
+"""Rank 0's half of becoming durable: a save is committed when its parts are there, or dropped.
 
 And what follows from it: what is kept, and an attempt that ends because its trainer or its fence
 is not the run's any more. Must never write a record itself: `runs` does, under its own guards.

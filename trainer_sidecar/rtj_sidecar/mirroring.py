@@ -160,7 +160,7 @@ class Mirroring:
         for path, digest in hashes.items():
             await at.on_disk(learn_hash, at.directory, dest / path, digest)
         log.info("mirrored %s, %d bytes", name, moved)
-        await self._shipping.trim()
+        await self._shipping.fates.trim()
         self._looking.tell()
         at.ship_now.set()
         return True

@@ -77,7 +77,7 @@ class Preparing:
         await self._looking.once_more()
         at.settled = True
         self._looking.tell()
-        await self._shipping.tell()
+        await self._shipping.telling.tell()
         if self._storing is not None:
             if claiming is None:
                 await self.name_leftovers(directive)

@@ -1,0 +1,163 @@
+"""This rank's part of each save that the holder has named: its files, or the word that it has none.
+
+Uploads come from pins only. Must never answer "none" while its own files of that save may still be
+on their way, and never send a file that is not the one that was judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+from rtj_sidecar.arrivals import learn_hash
+from rtj_sidecar.fates import Fates
+from rtj_sidecar.localsave import LocalSave
+from rtj_sidecar.messages import OpenShip
+from rtj_sidecar.runs.records import PartRecord, ShipRecord
+from rtj_sidecar.runs.upload import LocalFile
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
+from rtj_sidecar.telling import Telling
+
+MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
+KEY = "upload"
+
+
+class Uploading:
+    """One upload at a time. Belongs to the event loop's thread."""
+
+    def __init__(self, station: Station, fates: Fates, telling: Telling) -> None:
+        self._at = station
+        self._fates = fates
+        self._telling = telling
+        self._heard_at: dict[str, float] = {}  # when this rank heard of a ship it has no files of
+        self.answered: set[str] = set()
+        self._back_off = MIN_BACK_OFF
+        self._not_before = 0.0  # monotonic: the store has a moment's rest
+        self.cancel = threading.Event()
+
+    async def answer_all(self, ships: Sequence[OpenShip]) -> None:
+        """Each that this rank has not answered yet, unless the store rests."""
+        # Newest first: the newest save is what a fault would cost most.
+        for ship in reversed(ships):
+            if time.monotonic() < self._not_before:
+                return
+            if ship.record.name not in self.answered:
+                await self._answer(ship)
+
+    async def _answer(self, ship: OpenShip) -> None:
+        at, record = self._at, ship.record
+        run = at.run
+        if run is None:
+            return
+        local = self.match(ship)
+        if local is None:
+            if not self._may_say_none(record):
+                return
+            why = "this rank saw no files of it"
+            await self._send(record, None, run.answer_none, record, why=why)
+            return
+        local = await self._fates.bear(local, record)
+        if not await at.on_disk(at.directory.is_intact, local):
+            why = "its pinned files were overwritten in place"
+            await self._send(record, local, run.answer_none, record, why=why)
+            return
+        aliases = set(local.record.facts.facts.get("aliases") or ())
+        aliases |= set(local.record.facts.facts.get("companions") or ())
+        sources = at.directory.sources(local)
+        files = [
+            LocalFile(
+                path=file.path,
+                source=sources[file.path],
+                size=file.stamp.size,
+                mode=file.source.mode,
+                alias=file.path in aliases,
+            )
+            for file in local.pin.files
+        ]
+        await self._send(
+            record,
+            local,
+            run.upload_part,
+            record,
+            files=files,
+            save=local.record.facts,
+            progress=lambda count: at.moved(uploaded=count),
+            cancel=self.cancel,
+        )
+
+    async def _send(self, ship: ShipRecord, local: LocalSave | None, call, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+        at = self._at
+        try:
+            part: PartRecord = await asyncio.to_thread(call, *args, **kwargs)
+        except Cancelled:
+            return
+        except StoreProblem as problem:
+            log.warning("upload of %s: %s", ship.name, problem.message)
+            at.reporter.degrade(KEY, problem.reason, problem.message)
+            self._not_before = time.monotonic() + self._back_off
+            asyncio.get_running_loop().call_later(self._back_off + 0.01, at.ship_now.set)
+            self._back_off = min(MAX_BACK_OFF, 2 * self._back_off)
+            return
+        except SourceChanged as changed:
+            log.warning("upload of %s: %s", ship.name, changed)
+            run = at.run
+            if run is not None and call is not run.answer_none:
+                await self._send(ship, local, run.answer_none, ship, why=str(changed))
+            return
+        self._back_off = MIN_BACK_OFF
+        at.reporter.heal(KEY)
+        self.answered.add(ship.name)
+        self._heard_at.pop(ship.name, None)
+        if local is not None:
+            if part.files:
+                await self._fates.remember(local, part_done=True)
+                await at.on_disk(self._learn_hashes, local, part)
+            else:
+                await self._fates.remember(local, over=part.why_none or "answered with none")
+        await self._telling.tell()
+
+    def _learn_hashes(self, local: LocalSave, part: PartRecord) -> None:
+        directory = self._at.directory
+        sources = directory.sources(local)
+        for file in part.files:
+            if file.path in sources:
+                learn_hash(directory, sources[file.path], file.sha256)
+
+    def match(self, ship: OpenShip) -> LocalSave | None:
+        """This rank's own save that the ship names."""
+        at, record = self._at, ship.record
+        own = [save for save in at.directory.saves if not save.record.mirror]
+        for save in own:
+            if save.record.name == record.name:
+                return save
+        fingerprint = ship.generations.get(at.site.config.rank)
+        free = [s for s in own if s.record.name is None and not s.record.over]
+        if fingerprint is not None:
+            return next((s for s in free if s.pin.fingerprint == fingerprint), None)
+        if at.site.config.rank not in record.expected and ship.generations:
+            free = [s for s in free if s.record.attempt == at.attempt]
+        for save in reversed(free):
+            facts = save.record.facts
+            if record.step is not None and facts.step is not None:
+                same = facts.step == record.step and (
+                    facts.root_key == record.root_key or facts.layout == record.layout
+                )
+            else:
+                same = facts.root_key == record.root_key
+            if same:
+                return save
+        return None
+
+    def _may_say_none(self, ship: ShipRecord) -> bool:
+        """After this rank has looked twice since it heard, and was not expected to have files."""
+        at = self._at
+        heard = self._heard_at.setdefault(ship.name, time.monotonic())
+        waited = time.monotonic() - heard
+        grace = 2 * max(1.0, at.site.config.poll_seconds)
+        if at.settled or not at.site.touches_directory:
+            return True
+        expected = at.site.config.rank in ship.expected
+        return waited >= (60.0 if expected else grace)
