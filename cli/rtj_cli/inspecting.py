@@ -175,7 +175,7 @@ def _row(run: Run, run_id: str, history: History, found: Candidate, *, deep: boo
         valid, status = None, "Uploading"
         why = f"not committed yet; files expected from ranks {found.needs}"
     else:
-        findings = run.examine(found.name, deep=deep)
+        findings = run.judging.examine(found.name, deep=deep)
         valid = not findings
         status = manifest.status if manifest is not None and valid else "Invalid"
         how = "every byte read" if deep else "sizes and checksums of the store"

@@ -71,7 +71,7 @@ class Committing:
                     return  # another holds the run by now, and may still get that part
                 why = f"ranks {answer.ranks} did not send their part within {WAIT_SECONDS:.0f} s"
                 await self.in_store(
-                    run.mark,
+                    run.judging.mark,
                     ship.name,
                     kind=MarkKind.DROPPED,
                     reason=Reason.UPLOAD_LAGGING,

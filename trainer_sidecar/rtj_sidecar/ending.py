@@ -74,7 +74,9 @@ class Ending:
         attempt = at.supervisor.trainer.attempt
         text = await asyncio.to_thread(_log_tail, at.link.run / contract.FILE_LOG)
         with contextlib.suppress(StoreProblem):
-            await asyncio.to_thread(run.put_text, f"logs/{attempt}/{at.site.config.rank}.txt", text)
+            await asyncio.to_thread(
+                run.moving.put_text, f"logs/{attempt}/{at.site.config.rank}.txt", text
+            )
 
     async def say_ending(self) -> None:
         """The operator said that the job is over: the fence says it too, and another may go on."""

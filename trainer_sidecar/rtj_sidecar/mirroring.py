@@ -127,7 +127,7 @@ class Mirroring:
         peers = [at.holder_url] if at.holder_url else []
         begun = time.monotonic()
         found = await asyncio.to_thread(
-            run.fetch,
+            run.moving.fetch,
             name,
             dest,
             files=missing,

@@ -49,7 +49,7 @@ class Outputs:
             try:
                 files = await at.on_disk(self._files)
                 done = await asyncio.to_thread(
-                    at.run.put_outputs,
+                    at.run.moving.put_outputs,
                     fence=fence,
                     attempt=attempt,
                     files=files,

@@ -161,7 +161,7 @@ class Restorer:
         if run is None:
             raise RestoreError(f"{target.name} is not on this disk, and there is no store")
         try:
-            found = run.fetch(
+            found = run.moving.fetch(
                 target.name,
                 incoming,
                 files=files,
@@ -186,7 +186,7 @@ class Restorer:
         if failed.finding is None or run is None:
             return
         with contextlib.suppress(StoreProblem):
-            run.mark(
+            run.judging.mark(
                 target.name,
                 kind=MarkKind.INVALID,
                 reason=failed.reason,

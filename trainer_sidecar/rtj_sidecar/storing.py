@@ -160,7 +160,7 @@ class Storing:
     async def _vet(self, run: Run, candidates: list[Candidate], *, fence: int) -> list[Candidate]:
         at = self._at
         return await asyncio.to_thread(
-            run.vet,
+            run.judging.vet,
             candidates,
             pinned=set(at.reporter.current.shares) | self._holding.word.pinned_by_others(),
             incoming=at.site.path / HIDDEN_DIR / "incoming",
@@ -204,7 +204,7 @@ class Storing:
         if judged.invalid is None:
             return found.model_copy(update={"save": judged})
         self._tell_invalid([judged], run=run, history=history)
-        why = run.why_invalid(history, judged.name) or judged.invalid
+        why = run.judging.why_invalid(history, judged.name) or judged.invalid
         return Found(asked=found.asked, problem=f"{judged.name} is not valid: {why}")
 
     async def begin_line(self, run: Run, parent: Parent) -> None:
@@ -243,7 +243,9 @@ class Storing:
     def _tell_invalid(self, candidates: list[Candidate], *, run: Run, history: History) -> None:
         for found in candidates:
             if found.invalid is not None:
-                why = run.why_invalid(history, found.name) or f"{found.name}: {found.invalid}"
+                why = (
+                    run.judging.why_invalid(history, found.name) or f"{found.name}: {found.invalid}"
+                )
                 self._at.reporter.add_verdict(
                     Verdict(
                         name=found.name,

@@ -80,7 +80,7 @@ class Uploading:
         await self._send(
             record,
             local,
-            run.upload_part,
+            run.moving.upload_part,
             record,
             files=files,
             save=local.record.facts,

@@ -21,10 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.memory_store import Crash, MemoryStore
 from rtj_sidecar.checkpoints.types import Gate, GateResult, PartFiles
+from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.keys import SaveId, parse_fence, parse_manifest, parse_name
 from rtj_sidecar.runs.lineage import lineage
 from rtj_sidecar.runs.records import Parent, SaveFacts
-from rtj_sidecar.runs.run import Claimed, Done, LocalFile, Named, Run
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.runs.ships import Named
+from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.base import Condition, Conflict, Head, Listed, Small, Uploaded, Written
 
 WORLD = 2
@@ -125,7 +128,7 @@ class Job:
                 source = self.disk / f"{fence}-{k}-{rank}"
                 source.write_text(f"step {step} of fence {fence}, rank {rank}")
                 file = LocalFile(f"shard{rank}", source, source.stat().st_size, 0o644)
-                run.upload_part(named.ship, files=[file], save=save)
+                run.moving.upload_part(named.ship, files=[file], save=save)
             zero.try_commit(named.ship, fence=fence)
 
 

@@ -15,7 +15,7 @@ from rtj_sidecar import preparing, storing
 from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.background import Background
 from rtj_sidecar.preparing import Preparing
-from rtj_sidecar.runs.run import Claimed
+from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 from rtj_cli.inspecting import of_store
 from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs.commit import Committed
+from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.records import Parent, SaveFacts
-from rtj_sidecar.runs.run import Claimed, Committed, LocalFile, Named, Run
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.runs.ships import Named
+from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.open import open_store
 
 
@@ -45,7 +49,7 @@ def url(tmp_path: Path) -> str:
             file.write_bytes(b"step %d" % step)
             size = file.stat().st_size
             local = LocalFile(path="a.pt", source=file, size=size, mode=0o600)
-            run.upload_part(named.ship, files=[local], save=facts)
+            run.moving.upload_part(named.ship, files=[local], save=facts)
             assert isinstance(run.try_commit(named.ship, fence=claimed.fence), Committed)
             names.append(named.ship.name)
         return names

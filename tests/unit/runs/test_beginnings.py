@@ -13,10 +13,13 @@ from rtj_api.rules.steering import MadeWith, Named, Whose, changes, masked, read
 from rtj_api.wire import Found, Wanted
 from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.beginnings import acted
+from rtj_sidecar.runs.commit import Committed
+from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.lineage import End, lineage
 from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
-from rtj_sidecar.runs.run import Claimed, Committed, Done, LocalFile, Run
-from rtj_sidecar.runs.run import Named as NamedShip
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.runs.ships import Named as NamedShip
+from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.base import StoreProblem
 
 SCRATCH = Parent(scratch=True)
@@ -63,7 +66,7 @@ class Job:
         source.write_bytes(b"weights of step %d" % step)
         size = source.stat().st_size
         file = LocalFile(path="last.pt", source=source, size=size, mode=0o600)
-        self.run.upload_part(ship.ship, files=[file], save=facts)
+        self.run.moving.upload_part(ship.ship, files=[file], save=facts)
         assert isinstance(self.run.try_commit(ship.ship, fence=fence), Committed)
         return ship.ship.name
 
@@ -190,8 +193,10 @@ def test_a_name_that_cannot_be_taken_says_why(job) -> None:
     mine = job()
     fence = mine.begin(1, SCRATCH)
     good, bad, old = (mine.save(fence, step) for step in (10, 20, 30))
-    mine.run.mark(bad, kind=MarkKind.INVALID, reason="CheckpointCorrupt", message="bit rot")
-    mine.run.mark(old, kind=MarkKind.DELETED, reason="CheckpointDurable", message="too many")
+    mine.run.judging.mark(bad, kind=MarkKind.INVALID, reason="CheckpointCorrupt", message="bit rot")
+    mine.run.judging.mark(
+        old, kind=MarkKind.DELETED, reason="CheckpointDurable", message="too many"
+    )
     for value, words in (
         ("f9-n1-s5", good),  # what there is instead
         ("f1-n1-s999", good),
@@ -232,7 +237,7 @@ def test_the_newest_save_of_another_run_is_copied_into_this_one(job, store, valu
     assert [str(save) for save in chain.branches] == ["f1-n1"]
     for key in [k.key for k in store.list("") if "other/checkpoints/" in k.key]:
         store.delete(key)
-    assert mine.run.examine(found.save.name, deep=True) == [], "the other run may go"
+    assert mine.run.judging.examine(found.save.name, deep=True) == [], "the other run may go"
     assert best in {m.name for m in theirs.run.history().manifests.values()}
 
 

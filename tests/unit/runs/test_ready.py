@@ -9,8 +9,9 @@ from kit.memory_store import MemoryStore
 from rtj_api.wire import Resume
 from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.fence import Claimed, Done, FenceLost
 from rtj_sidecar.runs.records import Outcome, ReadyState
-from rtj_sidecar.runs.run import Claimed, Done, FenceLost, Run
+from rtj_sidecar.runs.run import Run
 
 _ids = itertools.count()
 FIRST = Resume(run="ns/gpt", name="f1-n3-s30", step=30)

@@ -17,26 +17,15 @@ from kit.memory_store import MemoryStore
 from kit.s3 import S3Server, s3_server
 from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.types import Gate, GateResult, PartFiles
-from rtj_sidecar.runs import run as runs
+from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
+from rtj_sidecar.runs.fence import Claimed, Done, FenceLost, FenceTaken, OwnedByOther, Superseded
+from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import MarkKind, Outcome, Parent, SaveFacts, ShipRecord
-from rtj_sidecar.runs.run import (
-    Claimed,
-    Committed,
-    Done,
-    Dropped,
-    FenceLost,
-    FenceTaken,
-    Fetched,
-    FetchFailed,
-    Ignored,
-    LocalFile,
-    Named,
-    OwnedByOther,
-    Run,
-    Superseded,
-    Waiting,
-)
+from rtj_sidecar.runs.retain import Retained
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.runs.ships import Ignored, Named
+from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.base import SourceChanged, Store, StoreProblem
 from rtj_sidecar.stores.open import open_store
 
@@ -141,7 +130,7 @@ def shipped(
     save = facts(step, **more)
     ship = named(rank, fence, n, save, {rank.rank: [save.root_key]})
     files = rank.save(ship.name, {save.root_key: body or f"weights of step {step}".encode()})
-    rank.run.upload_part(ship, files=files, save=save)
+    rank.run.moving.upload_part(ship, files=files, save=save)
     assert isinstance(rank.run.try_commit(ship, fence=fence), Committed)
     return ship
 
@@ -165,11 +154,11 @@ def test_from_first_start_to_the_second_attempt(ranks: Ranks, store: Store) -> N
     assert ship.name == "f1-n1-s10"
     assert one.run.read_ships(fence=1) == [ship]
     assert one.run.read_ships(fence=1, since=1) == []
-    zero.run.upload_part(ship, files=zero.save("a", {"shard0": b"0" * 99}), save=save)
+    zero.run.moving.upload_part(ship, files=zero.save("a", {"shard0": b"0" * 99}), save=save)
     assert zero.run.try_commit(ship, fence=fence) == Waiting((1,))
     [pending] = zero.run.candidates(zero.run.history())
     assert (pending.durable, pending.needs, pending.step) == (False, [0, 1], 10)
-    one.run.upload_part(ship, files=one.save("a", {"shard1": b"1" * 98}), save=save)
+    one.run.moving.upload_part(ship, files=one.save("a", {"shard1": b"1" * 98}), save=save)
     outcome = zero.run.try_commit(ship, fence=fence)
     assert isinstance(outcome, Committed)
     assert [file.key for file in outcome.manifest.files] == [
@@ -226,7 +215,7 @@ def test_what_a_zombie_publishes_is_refused(ranks: Ranks) -> None:
     ship = named(zombie, old, 2, save, {0: ["ckpt_20"]})
     fence = claimed(new, 2)
     new.run.set_parent(fence=fence, parent=Parent(name="f1-n1-s10", step=10))
-    zombie.run.upload_part(ship, files=zombie.save("z", {"ckpt_20": b"late"}), save=save)
+    zombie.run.moving.upload_part(ship, files=zombie.save("z", {"ckpt_20": b"late"}), save=save)
     assert zombie.run.try_commit(ship, fence=old) == FenceLost(fence)
     assert zombie.run.set_parent(fence=old, parent=SCRATCH) == FenceLost(fence)
     assert zombie.run.set_outcome(fence=old, outcome=Outcome.COMPLETE) == FenceLost(fence)
@@ -243,8 +232,8 @@ def test_roll_forward_completes_what_has_all_its_parts(ranks: Ranks) -> None:
     both = {0: ["shard0"], 1: ["shard1"]}
     whole, half = named(zero, old, 1, save, both), named(zero, old, 2, facts(20), both)
     for ship in (whole, half):
-        zero.run.upload_part(ship, files=zero.save(ship.name, {"shard0": b"0"}), save=save)
-    one.run.upload_part(whole, files=one.save(whole.name, {"shard1": b"1"}), save=save)
+        zero.run.moving.upload_part(ship, files=zero.save(ship.name, {"shard0": b"0"}), save=save)
+    one.run.moving.upload_part(whole, files=one.save(whole.name, {"shard1": b"1"}), save=save)
 
     new = ranks(0)
     fence = claimed(new, 2)
@@ -265,12 +254,12 @@ def test_a_replaced_rank_answers_none_and_the_save_is_dropped(ranks: Ranks) -> N
     zero, one = ranks(0), ranks(1)
     fence = claimed(zero, 1, parent=SCRATCH)
     ship = named(zero, fence, 1, facts(10), {0: ["a"], 1: ["b"]})
-    zero.run.upload_part(ship, files=zero.save("s", {"a": b"0"}), save=facts(10))
+    zero.run.moving.upload_part(ship, files=zero.save("s", {"a": b"0"}), save=facts(10))
     one.run.answer_none(ship, why="this pod is new")
     outcome = zero.run.try_commit(ship, fence=fence)
     assert isinstance(outcome, Dropped)
     assert "this pod is new" in outcome.message
-    late = one.run.upload_part(ship, files=one.save("s", {"b": b"1"}), save=facts(10))
+    late = one.run.moving.upload_part(ship, files=one.save("s", {"b": b"1"}), save=facts(10))
     assert late.files == []
 
 
@@ -279,15 +268,15 @@ def test_an_unexpected_rank_may_bring_what_is_missing(ranks: Ranks, store: Store
     fence = claimed(zero, 1, parent=SCRATCH)
     save = facts(10, layout="sharded")
     ship = named(zero, fence, 1, save, {0: ["shard0"]})
-    zero.run.upload_part(ship, files=zero.save("s", {"shard0": b"0"}), save=save)
+    zero.run.moving.upload_part(ship, files=zero.save("s", {"shard0": b"0"}), save=save)
     assert zero.run.try_commit(ship, fence=fence) == Waiting((1,))
-    one.run.upload_part(ship, files=one.save("s", {"shard1": b"1"}), save=save)
+    one.run.moving.upload_part(ship, files=one.save("s", {"shard1": b"1"}), save=save)
     outcome = zero.run.try_commit(ship, fence=fence)
     assert isinstance(outcome, Committed)
     assert [file.path for file in outcome.manifest.files] == ["shard0", "shard1"]
 
     torn = named(zero, fence, 2, save, {0: ["shard0"]})
-    zero.run.upload_part(torn, files=zero.save("t", {"shard0": b"0"}), save=save)
+    zero.run.moving.upload_part(torn, files=zero.save("t", {"shard0": b"0"}), save=save)
     one.run.answer_none(torn, why="nothing here")
     outcome = zero.run.try_commit(torn, fence=fence)
     assert isinstance(outcome, Dropped)
@@ -302,7 +291,7 @@ def test_a_path_that_two_ranks_wrote(ranks: Ranks, store: Store, tmp_path: Path)
     ship = named(zero, fence, 1, save, seen)
     for rank in (zero, one):
         files = rank.save("s", {"same": b"equal bytes", "mine": b"of rank %d" % rank.rank})
-        rank.run.upload_part(ship, files=files, save=save)
+        rank.run.moving.upload_part(ship, files=files, save=save)
     outcome = zero.run.try_commit(ship, fence=fence)
     assert isinstance(outcome, Committed)
     assert [(file.path, file.ranks) for file in outcome.manifest.files] == [
@@ -312,7 +301,7 @@ def test_a_path_that_two_ranks_wrote(ranks: Ranks, store: Store, tmp_path: Path)
     ]
     for rank in (zero, one):
         dest = tmp_path / f"back{rank.rank}"
-        assert isinstance(rank.run.fetch(ship.name, dest), Fetched)
+        assert isinstance(rank.run.moving.fetch(ship.name, dest), Fetched)
         assert (dest / "mine").read_bytes() == b"of rank %d" % rank.rank
         assert (dest / "same").read_bytes() == b"equal bytes"
     stored = {found.key for found in store.list("ns/gpt/checkpoints/")}
@@ -328,9 +317,9 @@ def test_an_alias_is_stored_once(ranks: Ranks, store: Store, tmp_path: Path) -> 
     ship = named(zero, fence, 1, save, {0: ["ckpt_10", "last", "best"]})
     files = zero.save("s", {"ckpt_10": b"weights", "last": b"weights", "best": b"WEIGHTS"})
     files = [files[0], *(LocalFile(f.path, f.source, f.size, f.mode, True) for f in files[1:])]
-    zero.run.upload_part(ship, files=files, save=save)
+    zero.run.moving.upload_part(ship, files=files, save=save)
     assert isinstance(zero.run.try_commit(ship, fence=fence), Committed)
-    zero.run.fetch(ship.name, tmp_path / "back")
+    zero.run.moving.fetch(ship.name, tmp_path / "back")
     assert (tmp_path / "back/last").read_bytes() == b"weights"
     assert (tmp_path / "back/best").read_bytes() == b"WEIGHTS"
     stored = sorted(found.key for found in store.list("ns/gpt/checkpoints/"))
@@ -356,14 +345,16 @@ def test_newest_flipped_next_missing_third_taken(
     new = ranks(0)
     fence = claimed(new, 2)
     history = new.run.history()
-    judged = new.run.vet(new.run.candidates(history), incoming=tmp_path / "incoming", fence=fence)
+    judged = new.run.judging.vet(
+        new.run.candidates(history), incoming=tmp_path / "incoming", fence=fence
+    )
     assert [(c.name, c.invalid) for c in judged] == [
         ("f1-n3-s30", "CheckpointCorrupt"),
         ("f1-n2-s20", "CheckpointObjectMissing"),
         ("f1-n1-s10", None),
     ]
     assert (tmp_path / "incoming/f1-n1-s10/ckpt_10").read_bytes() == b"weights of step 10"
-    moved = new.run.fetch("f1-n1-s10", tmp_path / "incoming/f1-n1-s10")
+    moved = new.run.moving.fetch("f1-n1-s10", tmp_path / "incoming/f1-n1-s10")
     assert moved == Fetched(files=1, bytes_from_peers=0, bytes_from_store=0, bytes_kept=18)
     history = new.run.history()
     assert [c.invalid for c in new.run.candidates(history)] == [c.invalid for c in judged]
@@ -375,7 +366,7 @@ def test_newest_flipped_next_missing_third_taken(
     assert index["latest_valid_checkpoint"].endswith("ckpt_10")
 
     store.delete("ns/gpt/checkpoints/f1-n1-s10/ckpt_10")
-    judged = new.run.vet(new.run.candidates(history), incoming=None, fence=fence)
+    judged = new.run.judging.vet(new.run.candidates(history), incoming=None, fence=fence)
     assert [c.invalid is None for c in judged] == [False, False, False]
 
 
@@ -393,8 +384,8 @@ def test_bytes_that_rot_under_an_unchanged_checksum_are_found_by_reading(
         file.write(b"W")
     os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
     found = zero.run.candidates(zero.run.history())
-    assert [c.invalid for c in zero.run.vet(found, incoming=None)] == [None]
-    [judged] = zero.run.vet(found, incoming=tmp_path / "in")
+    assert [c.invalid for c in zero.run.judging.vet(found, incoming=None)] == [None]
+    [judged] = zero.run.judging.vet(found, incoming=tmp_path / "in")
     assert judged.invalid == "CheckpointCorrupt"
     assert list((tmp_path / "in/f1-n1-s10").iterdir()) == []
 
@@ -404,7 +395,7 @@ def test_a_pinned_save_is_not_fetched_to_be_proved(ranks: Ranks, tmp_path: Path)
     fence = claimed(zero, 1, parent=SCRATCH)
     shipped(zero, fence, 1, 10)
     found = zero.run.candidates(zero.run.history())
-    zero.run.vet(found, pinned=["f1-n1-s10"], incoming=tmp_path / "in")
+    zero.run.judging.vet(found, pinned=["f1-n1-s10"], incoming=tmp_path / "in")
     assert not (tmp_path / "in").exists()
 
 
@@ -421,7 +412,7 @@ def test_a_trainer_that_ignored_its_checkpoint_publishes_nothing(ranks: Ranks) -
     assert isinstance(refused, Ignored)
     # Named by someone who did not know the step, it is still caught before the manifest.
     ship = named(zero, fence, 1, facts(None), {0: ["a"]})
-    zero.run.upload_part(ship, files=zero.save("x", {"a": b"1"}), save=facts(10))
+    zero.run.moving.upload_part(ship, files=zero.save("x", {"a": b"1"}), save=facts(10))
     assert isinstance(zero.run.try_commit(ship, fence=fence), Ignored)
     claimed(zero, 3)
     history = zero.run.history()
@@ -543,10 +534,10 @@ def test_a_pin_that_changed_ships_nothing(ranks: Ranks) -> None:
     files = zero.save("s", {"a": b"1", "b": b"22"})
     files[1].source.write_bytes(b"333")
     with pytest.raises(SourceChanged, match="b: has 3 bytes, had 2"):
-        zero.run.upload_part(ship, files=files, save=facts(10))
+        zero.run.moving.upload_part(ship, files=files, save=facts(10))
     files[1].source.unlink()
     with pytest.raises(SourceChanged, match="b: cannot be read any more"):
-        zero.run.upload_part(ship, files=files, save=facts(10))
+        zero.run.moving.upload_part(ship, files=files, save=facts(10))
     assert zero.run.part(SaveId(1, 1), 0) is None
 
 
@@ -565,10 +556,10 @@ def test_a_pin_that_cannot_be_read_now_is_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(store, "upload_file", refuse)
         with pytest.raises(StoreProblem, match=r"cannot read .*/s/a to upload it") as raised:
-            zero.run.upload_part(ship, files=files, save=facts(10))
+            zero.run.moving.upload_part(ship, files=files, save=facts(10))
     assert raised.value.transient
     assert zero.run.part(SaveId(1, 1), 0) is None
-    assert zero.run.upload_part(ship, files=files, save=facts(10)).files
+    assert zero.run.moving.upload_part(ship, files=files, save=facts(10)).files
 
 
 def test_a_listing_without_the_held_fence_proves_no_loss(ranks: Ranks) -> None:
@@ -598,7 +589,7 @@ def test_an_object_damaged_between_part_and_commit_is_never_committed(
     zero = ranks(0)
     fence = claimed(zero, 1, parent=SCRATCH)
     ship = named(zero, fence, 1, facts(10), {0: ["a"]})
-    zero.run.upload_part(ship, files=zero.save("s", {"a": b"12345"}), save=facts(10))
+    zero.run.moving.upload_part(ship, files=zero.save("s", {"a": b"12345"}), save=facts(10))
     flip(store, "checkpoints/f1-n1-s10/a")
     outcome = zero.run.try_commit(ship, fence=fence)
     assert isinstance(outcome, Dropped)
@@ -627,7 +618,7 @@ def test_peers_before_the_store_and_never_their_wrong_bytes(
     save = facts(10)
     ship = named(zero, fence, 1, save, {0: ["good file", "bad"]})
     bodies = {"good file": b"good bytes", "bad": b"other bytes"}
-    zero.run.upload_part(ship, files=zero.save("s", bodies), save=save)
+    zero.run.moving.upload_part(ship, files=zero.save("s", bodies), save=save)
     assert isinstance(zero.run.try_commit(ship, fence=fence), Committed)
     served = tmp_path / "peer/saves/f1-n1-s10/files"
     served.mkdir(parents=True)
@@ -635,11 +626,11 @@ def test_peers_before_the_store_and_never_their_wrong_bytes(
     (served / "bad").write_bytes(b"wrong bytes")
     for peer in serve(tmp_path / "peer"):
         peers = ["http://127.0.0.1:9", peer]
-        got = zero.run.fetch(ship.name, tmp_path / "in", peers=peers)
+        got = zero.run.moving.fetch(ship.name, tmp_path / "in", peers=peers)
         assert got == Fetched(2, bytes_from_peers=10, bytes_from_store=11, bytes_kept=0)
         assert (tmp_path / "in/bad").read_bytes() == b"other bytes"
         files = zero.run.wanted(ship.name)
-        failed = zero.run.fetch(
+        failed = zero.run.moving.fetch(
             ship.name, tmp_path / "in2", files=files, peers=peers, from_store=False
         )
         assert isinstance(failed, FetchFailed)
@@ -652,17 +643,17 @@ def test_a_disk_that_cannot_be_written_is_not_the_saves_fault(ranks: Ranks, tmp_
     fence = claimed(zero, 1, parent=SCRATCH)
     shipped(zero, fence, 1, 10)
     (tmp_path / "in").write_text("a file in the way")
-    failed = zero.run.fetch("f1-n1-s10", tmp_path / "in")
+    failed = zero.run.moving.fetch("f1-n1-s10", tmp_path / "in")
     assert isinstance(failed, FetchFailed)
     assert failed.finding is None
-    assert isinstance(zero.run.fetch("f9-n9-s9", tmp_path / "x"), FetchFailed)
+    assert isinstance(zero.run.moving.fetch("f9-n9-s9", tmp_path / "x"), FetchFailed)
 
 
 def test_retention_marks_then_deletes_and_keeps_what_is_needed(
     store: Store, tmp_path: Path
 ) -> None:
     clock = [1000.0]
-    run = runs.Run(
+    run = Run(
         store=store,
         run_id="ns/gpt",
         cluster_uid="cluster",
@@ -675,19 +666,21 @@ def test_retention_marks_then_deletes_and_keeps_what_is_needed(
     fence = claimed(zero, 1, parent=SCRATCH)
     for n in range(1, 6):
         shipped(zero, fence, n, 10 * n)
-    run.mark("f1-n1-s10", kind=MarkKind.PINNED, reason="Restoring", message="someone restores")
+    run.judging.mark(
+        "f1-n1-s10", kind=MarkKind.PINNED, reason="Restoring", message="someone restores"
+    )
     done = run.retain(fence=fence, keep_last=2, in_use=["f1-n2-s20"])
-    assert done == runs.Retained(("f1-n3-s30",), ())
-    assert run.retain(fence=fence, keep_last=2, in_use=["f1-n2-s20"]) == runs.Retained((), ())
+    assert done == Retained(("f1-n3-s30",), ())
+    assert run.retain(fence=fence, keep_last=2, in_use=["f1-n2-s20"]) == Retained((), ())
     assert store.head("ns/gpt/checkpoints/f1-n3-s30/ckpt_30") is not None
     clock[0] += 3600
     done = run.retain(fence=fence, keep_last=2, in_use=["f1-n2-s20"])
-    assert done == runs.Retained((), ("f1-n3-s30",))
+    assert done == Retained((), ("f1-n3-s30",))
     assert list(store.list("ns/gpt/checkpoints/f1-n3-s30/")) == []
     listed = [c.name for c in run.candidates(run.history())]
     assert listed == ["f1-n5-s50", "f1-n4-s40", "f1-n2-s20", "f1-n1-s10"]
     assert run.next_n(run.history(), fence) == 6
-    assert run.retain(fence=fence, keep_last=0) == runs.Retained(("f1-n2-s20", "f1-n4-s40"), ())
+    assert run.retain(fence=fence, keep_last=0) == Retained(("f1-n2-s20", "f1-n4-s40"), ())
 
 
 def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:
@@ -696,7 +689,7 @@ def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:
     for n, status in enumerate(("Verified", "Verified", "Verified", "Settled", "Settled"), 1):
         shipped(zero, fence, n, 10 * n, status=status)
     done = zero.run.retain(fence=fence, keep_last=2)
-    assert done == runs.Retained(("f1-n1-s10",), ()), "two settled ones are no two proved ones"
+    assert done == Retained(("f1-n1-s10",), ()), "two settled ones are no two proved ones"
 
 
 def test_a_save_that_a_newer_one_carries_a_file_of_is_kept(ranks: Ranks) -> None:
@@ -705,9 +698,7 @@ def test_a_save_that_a_newer_one_carries_a_file_of_is_kept(ranks: Ranks) -> None
     best = {"carried": [{"path": "best.pt", "fence": fence, "n": 1, "step": 10}]}
     for n in range(1, 5):
         shipped(zero, fence, n, 10 * n, facts=best if n > 1 else {})
-    assert zero.run.retain(fence=fence, keep_last=1) == runs.Retained(
-        ("f1-n2-s20", "f1-n3-s30"), ()
-    )
+    assert zero.run.retain(fence=fence, keep_last=1) == Retained(("f1-n2-s20", "f1-n3-s30"), ())
 
 
 def test_records_that_cannot_be_read_are_told_by_name(ranks: Ranks, store: Store) -> None:
@@ -755,7 +746,7 @@ def test_a_names_format_is_told(ranks: Ranks) -> None:
     run = ranks(0).run
     with pytest.raises(StoreProblem, match="f<fence>-n<n>-s<step>"):
         run.position_of(run.history(), "latest")
-    assert run.mark("latest", kind=MarkKind.INVALID, reason="x", message="") is None
+    assert run.judging.mark("latest", kind=MarkKind.INVALID, reason="x", message="") is None
     assert run.manifest("latest") is None
 
 
@@ -766,9 +757,9 @@ def test_what_was_answered_is_not_sent_again(ranks: Ranks, store: Store) -> None
     fence = claimed(zero, 1, parent=SCRATCH)
     ship = named(zero, fence, 1, facts(10), {0: ["a"]})
     files = zero.save("s", {"a": b"12345"})
-    part = zero.run.upload_part(ship, files=files, save=facts(10))
+    part = zero.run.moving.upload_part(ship, files=files, save=facts(10))
     written: list[str] = []
     store.after_write = written.append
-    assert ranks(0).run.upload_part(ship, files=files, save=facts(11)) == part
+    assert ranks(0).run.moving.upload_part(ship, files=files, save=facts(11)) == part
     assert zero.run.answer_none(ship, why="too late") == part
     assert written == []

@@ -31,8 +31,9 @@ from rtj_sidecar.runs.records import (
     SaveFacts,
     ShipRecord,
 )
-from rtj_sidecar.runs.ships import Ignored
+from rtj_sidecar.runs.ships import Ignored, read_part
 from rtj_sidecar.runs.verify import check_files
+from rtj_sidecar.stores.base import StoreProblem
 
 UnionGate = Callable[[str, Sequence[PartFiles], int], GateResult]
 """(layout, parts, world size) -> the set gate over all parts together."""
@@ -59,6 +60,32 @@ class Dropped:
 
 
 Outcome = Committed | Waiting | Dropped | Ignored | FenceLost
+
+
+def fence_of(context: Context, ship: ShipRecord) -> FenceRecord:
+    """The record of the fence that the ship was named under. Raises StoreProblem."""
+    own = context.read(keys.fence_key(ship.fence), FenceRecord)
+    if own is None:
+        # Gone is not taken: an unmounted or emptied store must end no trainer.
+        raise StoreProblem(
+            Reason.RUN_DAMAGED,
+            f"{context.full(keys.fence_key(ship.fence))} is gone from the store: check "
+            "that it is the same bucket or volume as before, and that nobody deletes there",
+            transient=True,
+        )
+    return own[0]
+
+
+def parts_of(context: Context, ship: ShipRecord) -> dict[int, PartRecord]:
+    """By rank, what has been answered so far. Raises StoreProblem."""
+    ranks = [
+        found[1]
+        for key in context.keys(f"{keys.PARTS}f{ship.fence}/{ship.n}/")
+        if (found := keys.parse_part(key)) is not None
+    ]
+    save = SaveId(ship.fence, ship.n)
+    read = context.map(lambda rank: read_part(context, save, rank), ranks)
+    return {part.rank: part for part in read if part is not None}
 
 
 def commit(

@@ -2,10 +2,10 @@
 
 All methods are synchronous and may be called from several threads; the agent runs them in threads.
 A store that fails raises `stores.base.StoreProblem` (reason, message with the remedy, `transient`);
-every other outcome is a returned value. Must never publish without the highest fence, nor change a
-record that another decision may rest on.
+every other outcome is a returned value. `moving` moves its bytes, `judging` has its verdicts. Must
+never publish without the highest fence, nor change a record that another decision may rest on.
 
-Order of a holder's life: `claim` → `history` → `roll_forward` → `vet(candidates)` → (the choice)
+Order of a holder's life: `claim` → `history` → `roll_forward` → `judging.vet` → (the choice)
 → `set_parent` → go → `name_ship`, `try_commit` → `set_outcome`. On the fast path `claim_next` takes
 the place of all up to `set_parent`.
 """
@@ -15,18 +15,24 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Found, Wanted
 
 from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
-from rtj_sidecar.runs import fetch as fetching
 from rtj_sidecar.runs.beginnings import OpenPlace
-from rtj_sidecar.runs.commit import Committed, Dropped, UnionGate, Waiting, commit
+from rtj_sidecar.runs.commit import (
+    Committed,
+    Dropped,
+    UnionGate,
+    Waiting,
+    commit,
+    fence_of,
+    parts_of,
+)
 from rtj_sidecar.runs.context import About, Context
 from rtj_sidecar.runs.fence import (
     Claimed,
@@ -36,21 +42,17 @@ from rtj_sidecar.runs.fence import (
     OwnedByOther,
     Superseded,
 )
-from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.history import History, read_history
 from rtj_sidecar.runs.index import write_index
+from rtj_sidecar.runs.judging import Judging
 from rtj_sidecar.runs.keys import SaveId
-from rtj_sidecar.runs.marks import mark
-from rtj_sidecar.runs.outputs import put_outputs
+from rtj_sidecar.runs.moving import Moving
 from rtj_sidecar.runs.ready import Agreement
 from rtj_sidecar.runs.records import (
     FenceRecord,
     FileRecord,
     ManifestRecord,
-    MarkKind,
-    MarkRecord,
     Outcome,
-    OutputsRecord,
     Parent,
     PartRecord,
     RunRecord,
@@ -60,10 +62,8 @@ from rtj_sidecar.runs.records import (
 from rtj_sidecar.runs.retain import Retained, retain
 from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named
-from rtj_sidecar.runs.upload import LocalFile, upload_part
-from rtj_sidecar.runs.verify import Finding, check_files
-from rtj_sidecar.runs.vet import vet, wanted_by
-from rtj_sidecar.stores.base import IfAbsent, Progress, Store, StoreProblem
+from rtj_sidecar.runs.vet import wanted_by
+from rtj_sidecar.stores.base import Progress, Store, StoreProblem
 from rtj_sidecar.stores.open import open_store
 
 
@@ -108,6 +108,8 @@ class Run:
         )
         self._union_gate = union_gate
         self._manifests: dict[SaveId, ManifestRecord] = {}
+        self.moving = Moving(self._context, wanted=self.wanted)
+        self.judging = Judging(self._context, manifest_of=self.manifest, history=self.history)
 
     # --- the holder (rank 0) ---------------------------------------------------------------------
 
@@ -175,14 +177,6 @@ class Run:
         """Newest first: durable ones, and named ships that are not durable yet."""
         return lineage.candidates(history)
 
-    def why_invalid(self, history: History, name: str) -> str | None:
-        """The evidence against a save: file, expected, got; None where nothing is known."""
-        save = keys.parse_name(name)
-        if save is None:
-            return None
-        found = history.condemned(save)
-        return found.message if found else history.broken.get(keys.manifest_key(save))
-
     def position_of(self, history: History, name: str) -> Parent:
         """The save as the parent of an attempt that starts from it, for `set_parent`."""
         save = keys.parse_name(name)
@@ -208,47 +202,6 @@ class Run:
         changed = done.committed or done.dropped
         write_index(self._context, self.history() if changed else history)
         return done
-
-    def vet(
-        self,
-        candidates: Sequence[Candidate],
-        *,
-        pinned: Collection[str] = (),
-        incoming: Path | None = None,
-        fence: int | None = None,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> list[Candidate]:
-        """Prove candidates, newest first, until one is whole; bad ones get marked `invalid`.
-
-        `incoming` given: a save that is not `pinned` is fetched to `incoming/<name>/` and hashed
-        on the way, so that `fetch` to the same place moves nothing again.
-        """
-        judged = vet(
-            self._context,
-            candidates,
-            manifest_of=self.manifest,
-            pinned=pinned,
-            incoming=incoming,
-            fence=fence,
-            progress=progress,
-            cancel=cancel,
-        )
-        if list(judged) != list(candidates):
-            write_index(self._context, self.history())
-        return judged
-
-    def examine(
-        self, name: str, *, deep: bool = False, cancel: threading.Event | None = None
-    ) -> list[Finding]:
-        """What is wrong with a committed save in the store; changes nothing.
-
-        `deep` reads every byte; else sizes and the store's own checksums are compared.
-        """
-        manifest = self.manifest(name)
-        if manifest is None:
-            return []
-        return check_files(self._context, manifest.files, read_all=deep, cancel=cancel)
 
     def set_parent(self, *, fence: int, parent: Parent) -> Done | FenceLost:
         """Record what the attempt starts from; before the go, once."""
@@ -293,32 +246,16 @@ class Run:
 
         Call it whenever a part was written. Dropped and Ignored are final and marked.
         """
-        save = SaveId(ship.fence, ship.n)
         if (there := self.manifest(ship.name)) is not None:
             # An earlier life of this holder may have died between manifest and index.
             write_index(self._context, self.history())
             return Committed(there)
-        own = self._context.read(keys.fence_key(ship.fence), FenceRecord)
-        if own is None:
-            # Gone is not taken: an unmounted or emptied store must end no trainer.
-            raise StoreProblem(
-                Reason.RUN_DAMAGED,
-                f"{self._context.full(keys.fence_key(ship.fence))} is gone from the store: check "
-                "that it is the same bucket or volume as before, and that nobody deletes there",
-                transient=True,
-            )
-        ranks = [
-            found[1]
-            for key in self._context.keys(f"{keys.PARTS}f{ship.fence}/{ship.n}/")
-            if (found := keys.parse_part(key)) is not None
-        ]
-        read = self._context.map(lambda rank: self.part(save, rank), ranks)
         outcome = commit(
             self._context,
             ship,
-            {part.rank: part for part in read if part is not None},
+            parts_of(self._context, ship),
             fence=fence,
-            own_fence=own[0],
+            own_fence=fence_of(self._context, ship),
             union_gate=self._union_gate,
             gone=gone,
         )
@@ -351,24 +288,6 @@ class Run:
         """The ships of a fence numbered above `since`, in order."""
         return ships.read_ships(self._context, fence=fence, since=since)
 
-    def upload_part(
-        self,
-        ship: ShipRecord,
-        *,
-        files: Sequence[LocalFile],
-        save: SaveFacts,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> PartRecord:
-        """Upload this rank's files of a ship, then its part record.
-
-        Raises SourceChanged when a file is not what it was: then `answer_none`. After a Cancelled
-        or StoreProblem call it again; what was answered once stands.
-        """
-        return upload_part(
-            self._context, ship, files=files, save=save, progress=progress, cancel=cancel
-        )
-
     def answer_none(self, ship: ShipRecord, *, why: str) -> PartRecord:
         """This rank has no files of it. A part written before stands, and is returned."""
         return ships.answer_none(self._context, ship, why=why)
@@ -392,89 +311,3 @@ class Run:
         """What this rank restores of a committed save; empty where it is not committed."""
         manifest = self.manifest(name)
         return wanted_by(manifest, self._context.rank) if manifest else []
-
-    def fetch(
-        self,
-        name: str,
-        dest: Path,
-        *,
-        files: Sequence[FileRecord] | None = None,
-        peers: Sequence[str] = (),
-        from_store: bool = True,
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> Fetched | FetchFailed:
-        """Bring a save's files below `dest`, peers (`http://ip:port`) before the store.
-
-        `files` default to `wanted(name)`. Hashed on the way and fsynced; a file that is there with
-        the right hash is kept. A save that is not committed: pass `files` (a peer tells their
-        hashes) and `from_store=False`. `FetchFailed.finding` set: the save is bad, `mark` it.
-        """
-        records = self.wanted(name) if files is None else files
-        if not records:
-            return FetchFailed(
-                Reason.CHECKPOINT_OBJECT_MISSING,
-                f"{name} has no manifest in {self._context.store.url}/{self._context.run_id}",
-            )
-        return fetching.fetch(
-            self._context,
-            name,
-            records,
-            dest,
-            peers=peers,
-            from_store=from_store,
-            progress=progress,
-            cancel=cancel,
-        )
-
-    def mark(
-        self,
-        name: str,
-        *,
-        kind: MarkKind,
-        reason: Reason | str,
-        message: str,
-        evidence: Mapping[str, Any] | None = None,
-        fence: int | None = None,
-    ) -> MarkRecord | None:
-        """Add a verdict to a save; None where `name` is no save's name."""
-        save = keys.parse_name(name)
-        if save is None:
-            return None
-        return mark(
-            self._context,
-            save,
-            kind=kind,
-            reason=reason,
-            message=message,
-            evidence=evidence,
-            fence=fence,
-        )
-
-    def put_outputs(
-        self,
-        *,
-        fence: int,
-        attempt: int,
-        files: Sequence[LocalFile],
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> OutputsRecord:
-        """Ship what this rank's trainer left beside its checkpoints, then the list of it.
-
-        Raises SourceChanged, Cancelled, OSError, StoreProblem. May be done again.
-        """
-        return put_outputs(
-            self._context,
-            fence=fence,
-            attempt=attempt,
-            files=files,
-            progress=progress,
-            cancel=cancel,
-        )
-
-    def put_text(self, key: str, text: str, *, once: bool = False) -> None:
-        """A small text beside the records: `logs/<attempt>/<rank>.txt` and the like."""
-        self._context.store.put(
-            self._context.full(key), text.encode(), condition=IfAbsent() if once else None
-        )
