@@ -175,7 +175,7 @@ def test_a_failure_that_is_passed_on_is_told_once(tmp_path: Path) -> None:
 
 
 def test_leaves_when_nobody_looks_after_the_saves_any_more(tmp_path: Path) -> None:
-    patched = tmp_path / "bin" / "supervisor" / "loop.py"
+    patched = tmp_path / "bin" / "supervisor" / "departure.py"
     one = start_supervised(tmp_path, SLEEPER)
     one.release()
     assert one.process.wait(10) == 0

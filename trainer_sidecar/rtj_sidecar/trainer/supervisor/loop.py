@@ -1,44 +1,31 @@
-"""The supervisor itself: one loop over small files, signals and children."""
+"""The supervisor itself: one loop over small files, signals and children.
+
+The state of the running trainer is here and nowhere else. What it must never do: see the package.
+"""
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import errno
 import os
-import re
-import select
 import signal
-import subprocess
 import sys
-import threading
 import time
 import uuid
 
-from .files import identity, read_json, write_text, write_whole
+from .departure import Departure
+from .files import Mailbox, read_json, write_text, write_whole
+from .journal import Journal, end_leftover, view_of_lost
+from .launch import arguments_of, exit_code_of, launch, launch_hook
 from .memory import memory_limit, oom_kills
-from .output import Log, error_message, log_lines, pump
-from .processes import (
-    LAUNCHER,
-    adopt_orphans,
-    container_members,
-    descendants,
-    kill,
-    process,
-    processes,
-)
+from .output import Log, error_file, error_message, forget_errors, log_lines
+from .processes import adopt_orphans, container_members, descendants, kill, process, processes
+from .signals import NO_WISH, Signals, signal_trainer
 from .writers import WRITERS_SECONDS, Writers
 
 VERSION = 1
 TICK_SECONDS = 0.015
 IDLE_WRITE_SECONDS = 5.0
-BEAT_TIMEOUT_SECONDS = 300.0
 DEFAULT_GRACE_SECONDS = 30.0
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell reports them
-FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
-NO_WISH = ("SIGWINCH", "SIGCONT")  # forwarded, but nobody's wish to end the trainer
-SHELLS = ("sh", "bash", "dash", "ash", "zsh")
-VARIABLE = re.compile(r"\$\((RTJ_[A-Z0-9_]+)\)")
 
 
 class Supervisor:
@@ -47,8 +34,7 @@ class Supervisor:
     def __init__(self, command, run):
         self.command = command
         self.run_dir = run
-        self.signals = collections.deque()
-        self.wake_read, self.wake_write = os.pipe()
+        self.signals = Signals()
         self.log = Log(self.at("trainer.log"))
         self.boot = uuid.uuid4().hex
         self.sequence = 0
@@ -57,16 +43,15 @@ class Supervisor:
         self.term_at = None
         self.stopped = 0  # no trainer of an attempt up to this runs or will be started
         self.lingering = 0
-        self.seen = {}
+        self.mailbox = Mailbox(run)
         self.go = None
         self.pid = None
         self.pumps = []
         self.kill_at = None  # monotonic
         self.hook = None  # PID of the postStart hook of the running trainer
         self.kernel_kills = 0
-        self.beat = None
-        self.quiet_since = time.monotonic()
-        self.journal_failed = False
+        self.journal = Journal(run)
+        self.departure = Departure(run)
         config = read_json(self.at("supervise.json")) or {}
         self.path = config.get("path") or "/nonexistent"
         self.post_start = [str(word) for word in config.get("postStart") or []]
@@ -82,12 +67,7 @@ class Supervisor:
 
     def prepare(self):
         """Signals, reaping, and what an earlier run of this container had started."""
-        for number in (self.wake_read, self.wake_write):
-            os.set_blocking(number, False)
-        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
-        for name in FORWARDED:
-            signal.signal(getattr(signal, name), lambda number, _: self.signals.append(number))
-        signal.signal(signal.SIGCHLD, lambda number, _: None)
+        self.signals.listen()
         adopt_orphans()
         with contextlib.suppress(OSError):
             write_text(self.at("python"), sys.executable + "\n")
@@ -97,53 +77,17 @@ class Supervisor:
 
     def recover(self):
         """An attempt found in the journal is never started again, whatever became of it."""
-        place = self.at("supervisor.journal")
-        journal = read_json(place)
+        journal = self.journal.read()
         if journal is None:
-            if identity(place) is not None:
-                # Unreadable: the only safe reading is that what was asked for was started.
-                journal = {"attempt": int((read_json(self.at("go.json")) or {}).get("attempt", 0))}
-            else:
-                return
+            return
         self.started = int(journal.get("attempt", 0))
         if journal.get("ended"):
             self.view = journal["ended"]
         elif self.started:
-            self.end_leftover(journal)
-            self.view = {
-                "state": "exited",
-                "attempt": self.started,
-                "pid": journal.get("pid"),
-                "startedAt": journal.get("startedAt"),
-                "endedAt": time.time(),
-                "containerRestarted": True,
-                "tail": log_lines(self.log.path),
-                "error": error_message(self.error_file(self.started)),
-            }
-
-    def end_leftover(self, journal):
-        """Outside a container the trainer outlives its supervisor: end its whole session."""
-        seen = process(journal.get("pid") or 0)
-        if seen is None or seen.start != journal.get("start"):
-            return
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            found = processes()
-            left = {p for p, one in found.items() if one.session == seen.pid}
-            left = {p for p in left | descendants(seen.pid, found) if found[p].state not in "ZX"}
-            if not left:
-                return
-            kill(left, signal.SIGKILL)
-            time.sleep(0.005)
-
-    def error_file(self, attempt):
-        return self.at("error-{}.json".format(attempt))
-
-    def forget_errors(self):
-        for name in os.listdir(self.run_dir):
-            if name.startswith("error-"):
-                with contextlib.suppress(OSError):
-                    os.unlink(self.at(name))
+            end_leftover(journal)
+            self.view = view_of_lost(journal)
+            self.view["tail"] = log_lines(self.log.path)
+            self.view["error"] = error_message(error_file(self.run_dir, self.started))
 
     # --- the loop ---
 
@@ -160,25 +104,13 @@ class Supervisor:
             release = self.release()
             if release is not None:
                 self.publish()
-                return self.leave(*release)
+                return self.departure.leave(*release)
             if self.dirty or time.monotonic() - self.written > IDLE_WRITE_SECONDS:
                 self.publish()
-            select.select([self.wake_read], [], [], TICK_SECONDS)
-            with contextlib.suppress(OSError):
-                os.read(self.wake_read, 4096)
+            self.signals.wait(TICK_SECONDS)
 
     def running(self):
         return self.view["state"] == "running"
-
-    def replaced(self, name):
-        """The content of a file if it is not the one looked at last."""
-        now = identity(self.at(name))
-        if now is None or now == self.seen.get(name):
-            return None
-        data = read_json(self.at(name))
-        if data is not None:
-            self.seen[name] = now
-        return data
 
     def reap(self):
         while True:
@@ -197,8 +129,8 @@ class Supervisor:
                     self.give_up("its postStart hook failed, exit code {}".format(code), None)
 
     def forward(self):
-        while self.signals:
-            number = self.signals.popleft()
+        while self.signals.came:
+            number = self.signals.came.popleft()
             name = signal.Signals(number).name
             if name == "SIGTERM" and self.term_at is None:
                 self.term_at = time.time()
@@ -210,23 +142,14 @@ class Supervisor:
                 self.dirty = True
             if name == "SIGTERM":
                 self.end_by(self.grace)
-            self.signal_trainer(number)
-
-    def signal_trainer(self, number):
-        # The kubelet signals a container's first process only. A shell as that process would
-        # keep the signal to itself, so then its whole group hears it.
-        if os.path.basename(self.command[0]) in SHELLS:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, number)
-        else:
-            kill([self.pid], number)
+            signal_trainer(self.pid, self.command, number)
 
     def end_by(self, grace):
         wanted = time.monotonic() + grace
         self.kill_at = wanted if self.kill_at is None else min(self.kill_at, wanted)
 
     def read_stop(self):
-        stop = self.replaced("stop.json")
+        stop = self.mailbox.news("stop.json")
         if stop is None:
             return
         attempt = int(stop.get("attempt", 0))
@@ -239,11 +162,11 @@ class Supervisor:
                 self.end_by(0)
             else:
                 self.end_by(float(grace))
-                self.signal_trainer(signal.SIGTERM)
+                signal_trainer(self.pid, self.command, signal.SIGTERM)
 
     def read_unhealthy(self):
         """A liveness probe ran out of patience with this very trainer."""
-        word = self.replaced("unhealthy.json")
+        word = self.mailbox.news("unhealthy.json")
         if word is None or not self.running():
             return
         if word.get("trainer") == [self.view["attempt"], self.view["startedAt"]]:
@@ -254,11 +177,11 @@ class Supervisor:
         self.view.update(unhealthy=why, askedToStop=True)
         self.dirty = True
         self.end_by(self.grace if grace is None else float(grace))
-        self.signal_trainer(signal.SIGTERM)
+        signal_trainer(self.pid, self.command, signal.SIGTERM)
 
     def read_go(self):
         # After stop.json, so that a stop that is already there cancels an older go.
-        go = self.replaced("go.json")
+        go = self.mailbox.news("go.json")
         if go is not None:
             self.go = go
 
@@ -299,20 +222,14 @@ class Supervisor:
         if self.lingering:
             return
         record = {"attempt": attempt, "startedAt": time.time()}
-        try:
-            write_whole(self.at("supervisor.journal"), record)  # before the effect
-        except OSError as error:
-            if not self.journal_failed:
-                sys.stderr.write("supervise: cannot write its journal, waiting: %s\n" % error)
-            self.journal_failed = True
+        if not self.journal.begin(record):
             return
-        self.journal_failed = False
         self.go = None
         self.started = attempt
         self.kill_at = None
         self.kernel_kills = oom_kills()
         self.log.begin()
-        self.forget_errors()
+        forget_errors(self.run_dir)
         self.view = dict(record, state="running")
         self.spawn(go, record)
         self.dirty = True
@@ -320,72 +237,38 @@ class Supervisor:
     def spawn(self, go, record):
         wanted = {str(name): str(value) for name, value in (go.get("env") or {}).items()}
         env = dict(os.environ)
-        env.setdefault("TORCHELASTIC_ERROR_FILE", self.error_file(record["attempt"]))
+        env.setdefault("TORCHELASTIC_ERROR_FILE", error_file(self.run_dir, record["attempt"]))
         env.update(wanted)
-        # A command that places the arguments itself (a shell's) gets none appended.
-        placed = any("$(RTJ_RESUME_ARGS)" in word for word in self.command)
-        arguments = [
-            VARIABLE.sub(lambda match: env.get(match.group(1), match.group(0)), str(word))
-            for word in self.command + ([] if placed else list(go.get("extraArgs") or []))
-        ]
-        pipes = [os.pipe(), os.pipe()]
+        arguments = arguments_of(self.command, go.get("extraArgs") or [], env)
         try:
-            child = subprocess.Popen(
-                arguments, env=env, stdout=pipes[0][1], stderr=pipes[1][1], start_new_session=True
-            )
+            self.pid, self.pumps = launch(arguments, env, self.log)
         except (OSError, ValueError) as error:
-            for read, write in pipes:
-                os.close(read)
-                os.close(write)
             self.cannot_execute(error)
             return
-        child.returncode = 0  # reaped here, by waitpid(-1): subprocess must not try
-        self.pid = child.pid
-        self.pumps = []
-        for (read, write), sink in zip(pipes, (1, 2)):  # noqa: B905 (Python 3.8)
-            os.close(write)
-            thread = threading.Thread(target=pump, args=(read, sink, self.log), daemon=True)
-            thread.start()
-            self.pumps.append(thread)
-        seen = process(child.pid)
-        self.view.update(pid=child.pid, startedAt=time.time())
+        seen = process(self.pid)
+        self.view.update(pid=self.pid, startedAt=time.time())
         self.writers.switch(True)
         self.publish()
         if self.post_start:
             self.run_hook(env)
-        self.save_journal(dict(record, pid=child.pid, start=seen.start if seen else None))
+        self.remember(dict(record, pid=self.pid, start=seen.start if seen else None))
 
     def run_hook(self, env):
-        """The user's postStart: beside the trainer, as Kubernetes runs it beside a container."""
-        script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), LAUNCHER)
-        command = [sys.executable, "-I", "-S", script, "probe", "--kind", "post-start"]
         try:
-            child = subprocess.Popen(command + self.post_start, env=env, start_new_session=True)
+            self.hook = launch_hook(self.post_start, env)
         except OSError as error:
             self.give_up("its postStart hook could not be run: {}".format(error), None)
-            return
-        child.returncode = 0  # reaped by waitpid(-1), as the trainer is
-        self.hook = child.pid
 
     def cannot_execute(self, error):
-        number = getattr(error, "errno", None)
-        code = NOT_FOUND if number in (errno.ENOENT, errno.ENOTDIR) else NOT_EXECUTABLE
         line = "supervise: cannot execute {!r}: {}".format(self.command[0], error)
         sys.stderr.write(line + "\n")
+        code = exit_code_of(error)
         self.view.update(state="exited", endedAt=time.time(), exitCode=code, tail=[line])
         self.publish()
-        self.save_journal({"attempt": self.view["attempt"], "ended": self.view})
+        self.remember({"attempt": self.view["attempt"], "ended": self.view})
 
-    def save_journal(self, record):
-        """After the effect, so the flush costs the trainer nothing."""
-        try:
-            write_whole(self.at("supervisor.journal"), record)
-            descriptor = os.open(self.at("supervisor.journal"), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError:
+    def remember(self, record):
+        if not self.journal.save(record):
             self.dirty = True
 
     def ended(self, status):
@@ -405,7 +288,7 @@ class Supervisor:
         for thread in self.pumps:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.writers.switch(False)
-        self.quiet_since = time.monotonic()
+        self.departure.begin_wait()
         self.look_at_end()
         self.publish()
         if any(thread.is_alive() for thread in self.pumps):
@@ -413,12 +296,12 @@ class Supervisor:
                 thread.join(0.2)
             self.look_at_end()
             self.dirty = True
-        self.save_journal({"attempt": self.view["attempt"], "ended": self.view})
+        self.remember({"attempt": self.view["attempt"], "ended": self.view})
 
     def look_at_end(self):
         self.count_kills()
         self.view["tail"] = self.log.lines()
-        self.view["error"] = error_message(self.error_file(self.view["attempt"]))
+        self.view["error"] = error_message(error_file(self.run_dir, self.view["attempt"]))
 
     def count_kills(self):
         kills = max(0, oom_kills() - self.kernel_kills)
@@ -436,30 +319,7 @@ class Supervisor:
         """The termination message and the exit code with which to leave now, or None."""
         if self.running() or self.lingering:
             return None
-        release = read_json(self.at("release.json")) if identity(self.at("release.json")) else None
-        if release is not None:
-            return str(release.get("message") or "released"), int(release.get("code") or 0)
-        beat = identity(self.at("sidecar.beat"))
-        if beat != self.beat:
-            self.beat = beat
-            self.quiet_since = time.monotonic()
-        if time.monotonic() - self.quiet_since > BEAT_TIMEOUT_SECONDS:
-            return "abandoned", 0
-        return None
-
-    def leave(self, message, code):
-        if code:
-            # It speaks of this end only: the container's next run must wait for its own.
-            with contextlib.suppress(OSError):
-                os.unlink(self.at("release.json"))
-        path = os.environ.get("RTJ_TERMINATION_LOG", "/dev/termination-log")
-        try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(message)
-        except OSError as error:
-            sys.stderr.write("supervise: cannot write {}: {}\n".format(path, error))
-            return code or 1  # Without its message an exit 0 would look like success.
-        return code
+        return self.departure.word()
 
     def publish(self):
         now = time.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -112,3 +113,15 @@ def error_message(path):
     if isinstance(found, dict):
         found = found.get("message")
     return found[-4000:] if isinstance(found, str) else None
+
+
+def error_file(run, attempt):
+    return os.path.join(run, "error-{}.json".format(attempt))
+
+
+def forget_errors(run):
+    """Those of older attempts."""
+    for name in os.listdir(run):
+        if name.startswith("error-"):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(run, name))
