@@ -73,7 +73,8 @@ class Preparing:
             # No save can need a name under an older fence: the store need not wait for the pod.
             claiming = self._behind.start(self._storing.claim_and_list(directive))
         await until_stopped(at, directive.attempt - 1)
-        at.set_phase(SidecarPhase.PREPARING)
+        if at.reporter.current.phase is not SidecarPhase.FAILED:  # by a claim that was refused
+            at.set_phase(SidecarPhase.PREPARING)
         await self._looking.once_more()
         at.settled = True
         self._looking.tell()
