@@ -14,9 +14,10 @@ from kit.memory_store import MemoryStore
 from rtj_api.reasons import Reason
 from rtj_api.wire import Found, Wanted
 from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.imports import places
 from rtj_sidecar.runs.records import ManifestRecord, Parent
-from rtj_sidecar.runs.run import Claimed, Run
+from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Cancelled, Store, StoreProblem
 
 PLACES = ("directory", "bucket")
@@ -57,7 +58,7 @@ class Origin:
         assert found.save is not None, found.problem
         manifest = self.run.manifest(found.save.name)
         assert manifest is not None
-        assert self.run.examine(found.save.name, deep=True) == []
+        assert self.run.judging.examine(found.save.name, deep=True) == []
         return manifest
 
 
