@@ -50,11 +50,15 @@ class Fault:
 
 @dataclass(frozen=True)
 class Seen:
-    """One request that came in; `status` is the server's, None where it never answered."""
+    """One request that came in; `status` is the server's, None where it never answered.
+
+    `sent`: bytes of its body that went on to the server, framing included.
+    """
 
     request: str  # "METHOD /path?query"
     fault: Mode
     status: int | None
+    sent: int = 0
 
 
 @dataclass
@@ -206,13 +210,15 @@ class FaultProxy:
             up_writer.write(_without(head, "expect", "connection") + b"Connection: close\r\n\r\n")
             total = int(headers.get("content-length", 0))
             cut_here = fault.mode is Mode.CUT and method in ("PUT", "POST") and total > 1
-            if not await _pass(body, up_writer, fault=fault, stop=total // 2 if cut_here else None):
-                self.seen.append(Seen(request, fault.mode, None))
+            stop = total // 2 if cut_here else None
+            counted = _Counted(body)
+            if not await _pass(counted.pieces(), up_writer, fault=fault, stop=stop):
+                self.seen.append(Seen(request, fault.mode, None, stop or 0))
                 return False
             answer = await up_reader.readuntil(b"\r\n\r\n")
             status_line, told = _parse(answer)
             status = int(status_line.split(" ")[1])
-            self.seen.append(Seen(request, fault.mode, status))
+            self.seen.append(Seen(request, fault.mode, status, counted.bytes))
             empty = method == "HEAD" or status in (204, 304)
             reply = _body(up_reader, {} if empty else told, none=empty)
             if fault.mode is Mode.LOSE_REPLY:
@@ -233,6 +239,19 @@ class FaultProxy:
             ) and (empty or "content-length" in told or "transfer-encoding" in told)
         finally:
             up_writer.transport.abort()
+
+
+class _Counted:
+    """Counts what a body brings."""
+
+    def __init__(self, body: AsyncIterator[bytes]) -> None:
+        self._body = body
+        self.bytes = 0
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        async for data in self._body:
+            self.bytes += len(data)
+            yield data
 
 
 async def _pass(

@@ -206,6 +206,14 @@ class Store(Protocol):
         """The SHA-256 of an object's bytes as the store sends them. Raises ObjectMissing."""
         ...
 
+    def end_uploads(self, prefix: str, *, is_over: Callable[[str], bool]) -> int:
+        """End unfinished uploads of keys below `prefix` of which `is_over` is true; how many.
+
+        0 from a store that keeps none, or ends them by itself. What is not over stays, and the next
+        `upload_file` of the same bytes to the same key may go on with it.
+        """
+        ...
+
     def probe(self, prefix: str) -> Capabilities:
         """Find out by trying, below `prefix`; leaves nothing there."""
         ...

@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,12 @@ class S3Store:
 
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         return self._downloads.sha256(key, cancel=cancel)
+
+    def end_uploads(self, prefix: str, *, is_over: Callable[[str], bool]) -> int:
+        skip = len(self._prefix)
+        return self._uploads.leftovers.sweep(
+            self._prefix + prefix, is_over=lambda full: is_over(full[skip:])
+        )
 
     def probe(self, prefix: str) -> Capabilities:
         key = f"{prefix}probe-{uuid.uuid4().hex}"
