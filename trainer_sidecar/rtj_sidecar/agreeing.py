@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,15 +18,13 @@ from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.rules import resume as rules
 from rtj_api.wire import (
-    Candidate,
     Directive,
-    Found,
     Resume,
     SidecarPhase,
-    Wanted,
 )
 
-from rtj_sidecar.restorer import AttemptFailed
+from rtj_sidecar.choosing import choose, may_yet_be_pinned
+from rtj_sidecar.failing import AttemptFailed
 from rtj_sidecar.runs.fence import FenceLost
 from rtj_sidecar.runs.ready import Agreement
 from rtj_sidecar.runs.records import FenceRecord, ReadyRecord, ReadyState
@@ -172,7 +170,7 @@ class Agreeing:
             return record.choice
         chosen_now = self._choose(directive, said)
         deadline = time.monotonic() + PIN_SECONDS
-        while _may_yet_be_pinned(chosen_now, self._at.candidates) and time.monotonic() < deadline:
+        while may_yet_be_pinned(chosen_now, self._at.candidates) and time.monotonic() < deadline:
             await asyncio.sleep(LOOK_SECONDS)
             said = await self._ask(agreement.said, fence=fence, attempt=directive.attempt)
             chosen_now = self._choose(directive, said)
@@ -183,46 +181,8 @@ class Agreeing:
         return self._of(answer, fence).choice or chosen_now.resume
 
     def _choose(self, directive: Directive, said: Said) -> rules.Chosen | rules.NoChoice:
-        at, told = self._at, directive.through_store
-        entry, report = at.journal.entry, at.reporter.current
-        wanted, found = directive.wanted, report.found
-        if wanted is not None and found is not None and found.asked == wanted.asked:
-            return _asked_for(wanted, found, run=at.site.config.run_id)
-        if self._storing is not None and self._storing.wanted is not None:
-            # Never another beginning in its place.
-            asked_for = self._storing.wanted.value or "a start from nothing"
-            return rules.NoChoice(
-                Reason.STORE_UNREACHABLE,
-                f"{asked_for} was asked for, and could not be looked up in the store yet",
-            )
-        if report.run_complete:
-            return rules.NoChoice(
-                Reason.RUN_ALREADY_COMPLETE, f"run {at.site.config.run_id} has finished already"
-            )
-        had_a_life = report.holder is not None or any(
-            c.durable and c.invalid is None for c in at.candidates
-        )
-        if told is not None and told.hold_existing and had_a_life:
-            return rules.NoChoice(
-                Reason.RUN_EXISTS,
-                f"run {at.site.config.run_id} exists and checkpoint.onExistingRun is Hold: set it "
-                "to Resume or Fresh",
-            )
-        return rules.choose(
-            rules.Facts(
-                run=at.site.config.run_id,
-                world_size=directive.world_size,
-                candidates=at.candidates,
-                listed=True,
-                pinned={rank: record.pinned for rank, record in said.items()},
-                shares={rank: record.shares for rank, record in said.items()},
-                urls={rank: record.url for rank, record in said.items() if record.url},
-                last_durable_step=entry.last_durable_step,
-                last_durable_name=entry.last_durable_name,
-                ever_durable=told is not None and told.ever_durable,
-                allow_scratch=told is not None and told.allow_scratch,
-            )
-        )
+        wanted = self._storing.wanted if self._storing is not None else None
+        return choose(self._at, directive, said, wanted=wanted)
 
     async def _go(self, agreement: Agreement, directive: Directive, fence: int) -> None:
         everyone = directive.world_size
@@ -356,29 +316,3 @@ def _behind(said: Said, *, size: int, own: int) -> list[int]:
     }
     least = min(places.values(), default=-1)
     return [rank for rank, place in places.items() if place == least]
-
-
-def _asked_for(wanted: Wanted, found: Found, *, run: str) -> rules.Chosen | rules.NoChoice:
-    """What a person asked to begin from, as this sidecar found and proved it."""
-    if wanted.value is None:
-        fresh = Resume(scratch=True, asked=wanted.asked)
-        return rules.Chosen(fresh, f"a new line of run {run} begins at step 0, as was asked for")
-    save, why = found.save, found.problem
-    if save is not None and save.full_state is False:
-        why = "it holds weights only, not the optimizer's state"
-    if save is None or why is not None:
-        return rules.NoChoice(
-            Reason.RESUME_FROM_UNUSABLE,
-            f"{wanted.value} cannot be resumed from: {why}. Correct or remove "
-            "checkpoint.resumeFrom, or name another by a request",
-        )
-    resume = Resume(run=run, name=save.name, step=save.step, asked=wanted.asked)
-    return rules.Chosen(resume, f"asked for: {save.name}")
-
-
-def _may_yet_be_pinned(
-    chosen: rules.Chosen | rules.NoChoice, candidates: Sequence[Candidate]
-) -> bool:
-    """Whether a newer save was passed over that the others may be about to tell of."""
-    names = {p.name for p in chosen.passed_over}
-    return any(not c.durable and c.name in names for c in candidates)

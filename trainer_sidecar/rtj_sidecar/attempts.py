@@ -21,11 +21,12 @@ from rtj_api.wire import (
 from rtj_sidecar.background import Background
 from rtj_sidecar.checkpoints.restore import RestoreError
 from rtj_sidecar.ending import Ending
+from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.launching import FILE_STOP_WISH, go_message
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.preparing import Preparing
-from rtj_sidecar.restorer import AttemptFailed, Restorer, until_stopped
+from rtj_sidecar.restorer import Restorer
 from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.shipping import Shipping

@@ -15,9 +15,9 @@ from rtj_api.wire import Directive, SidecarPhase, Stop
 
 from rtj_sidecar.adopting import adopt_directory
 from rtj_sidecar.background import Background
+from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
-from rtj_sidecar.restorer import AttemptFailed, until_stopped
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station

@@ -1,4 +1,4 @@
-"""Restoring what a directive names: from pins, peers, the store; then the fence's parent.
+"""Restoring what a directive names, from wherever `targets` has found it; then the fence's parent.
 
 Runs only between a prepare and the go, may be run again after a crash, and never takes another
 save than the one that was chosen.
@@ -12,12 +12,8 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from aiohttp import ClientError, ClientTimeout
-from pydantic import ValidationError
 from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.wire import (
@@ -31,31 +27,20 @@ from rtj_sidecar.checkpoints.foreign import set_aside_dir
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.restore import Owner, RestoreError
 from rtj_sidecar.directory_problem import DirectoryProblem
+from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.looking import Looking
-from rtj_sidecar.messages import PeerSave
-from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside, target_from_pins
+from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.fence import Done
 from rtj_sidecar.runs.fetch import Fetched, FetchFailed
-from rtj_sidecar.runs.records import FileRecord, MarkKind, SaveFacts
+from rtj_sidecar.runs.records import FileRecord, MarkKind
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
-from rtj_sidecar.trainer.supervisor_link import is_stopped
+from rtj_sidecar.targets import Targets
 
 LIST_SECONDS = 15.0
 FOREIGN_KEY = "foreign"
-PEER_SECONDS = 8.0
-CARRIED_SECONDS = 5.0
-
-
-class AttemptFailed(Exception):
-    """The attempt cannot go on in this pod."""
-
-    def __init__(self, reason: Reason, message: str, *, ranks: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.ranks = list(ranks)  # whose pods are to blame, if not this one
 
 
 class Restorer:
@@ -65,6 +50,7 @@ class Restorer:
         self._at = station
         self._looking = looking
         self._storing = storing
+        self._targets = Targets(station)
 
     async def restore(self, directive: Directive) -> None:
         at, resume = self._at, directive.resume
@@ -108,10 +94,7 @@ class Restorer:
 
     async def _restore_save(self, directive: Directive, resume: Resume, name: str) -> Restored:
         at = self._at
-        target = await at.on_disk(target_from_pins, at.directory, name)
-        if target is None:
-            target = await self._target_elsewhere(resume, name)
-        target = await self._with_carried(target)
+        target = await self._targets.find(resume, name)
         at.reporter.set(
             checkpoint=at.reporter.current.checkpoint.model_copy(
                 update={"restore_total_bytes": sum(file.size for file in target.files)}
@@ -132,26 +115,6 @@ class Restorer:
         )
         await at.on_disk(self._remember_restored, target)
         return done
-
-    async def _with_carried(self, target: Target) -> Target:
-        """With what lay beside it under a fixed name, where it is not here. What the store does
-        not tell in time is left out and told: the save itself is whole without it."""
-        at, run, found = self._at, self._at.run, []
-        taken = {file.path for file in target.files}
-        for told in target.facts.facts.get("carried") or ():
-            if told["path"] in taken or await at.on_disk(at.directory.ledger.has_carried, told):
-                continue
-            name = keys.save_name(keys.SaveId(told["fence"], told["n"]), told["step"])
-            files: list[FileRecord] = []
-            if run is not None:
-                with contextlib.suppress(StoreProblem, TimeoutError):
-                    asked = asyncio.to_thread(run.wanted, name)
-                    files = await asyncio.wait_for(asked, CARRIED_SECONDS)
-            here = [file for file in files if file.path == told["path"]]
-            if not here:
-                log.warning("%s of %s is not brought back: nobody tells it", told["path"], name)
-            found += here
-        return replace(target, carried=tuple(found))
 
     def _fetch(
         self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Sequence[str]
@@ -203,81 +166,6 @@ class Restorer:
         )
         at.loop.call_soon_threadsafe(at.reporter.add_verdict, verdict)
 
-    async def _target_elsewhere(self, resume: Resume, name: str) -> Target:
-        """What has to be restored, by the manifest, or by the peers where there is none yet.
-
-        Asked again for a while: a save that was not durable when it was chosen may be by now, and
-        a peer that wrote files of it may hear a moment later how it is called.
-        """
-        deadline, why = time.monotonic() + PEER_SECONDS, ""
-        # The store is asked first only for what it has to have: it may be away.
-        ways = [partial(self._by_manifest, name), partial(self._by_peers, resume, name)]
-        if not resume.durable:
-            ways.reverse()
-        while True:
-            for way in ways:
-                try:
-                    if target := await way():
-                        return target
-                except StoreProblem as problem:
-                    why = problem.message
-                except RestoreError as problem:
-                    why = str(problem)
-            if time.monotonic() > deadline:
-                raise RestoreError(why)
-            await asyncio.sleep(0.5)
-
-    async def _by_manifest(self, name: str) -> Target | None:
-        """Of a committed save. Raises StoreProblem."""
-        run = self._at.run
-        manifest = await asyncio.to_thread(run.manifest, name) if run is not None else None
-        if run is None or manifest is None:
-            return None
-        wanted = await asyncio.to_thread(run.wanted, name)
-        whole = SaveFacts.model_validate(manifest.model_dump())
-        return Target(name, whole, tuple(wanted), durable=True)
-
-    async def _by_peers(self, resume: Resume, name: str) -> Target:
-        at = self._at
-        files: dict[str, FileRecord] = {}
-        facts: SaveFacts | None = None
-        local = at.directory.named(name)
-        if local:
-            # Where ranks wrote other bytes under one name, each gets its own back.
-            for path, found in (await at.on_disk(at.directory.hashes, name)).items():
-                files[path] = _record_of(path, *found)
-        for peer in resume.peers:
-            told = await self._ask_peer(peer.rstrip("/"), name)
-            if told is None and not resume.durable:
-                raise RestoreError(
-                    f"{name} is not durable, and {peer}, which has files of it, does not answer: "
-                    "without it nobody knows that the save is whole"
-                )
-            if told is None:
-                continue
-            facts = facts or told.facts
-            for file in told.files:
-                found = _record_of(file.path, file.size, file.sha256, file.mode)
-                files.setdefault(file.path, found)
-        if local:
-            facts = facts or local[0].record.facts
-        if facts is None or not files:
-            raise RestoreError(
-                f"{name} is not on this disk, no peer has it, and it has no manifest"
-            )
-        return Target(name, facts, tuple(files.values()), durable=False)
-
-    async def _ask_peer(self, peer: str, name: str) -> PeerSave | None:
-        try:
-            async with self._at.http.get(
-                f"{peer}{contract.PATH_SAVES}/{name}", timeout=ClientTimeout(total=120, connect=3)
-            ) as answer:
-                if answer.status != 200:
-                    return None
-                return PeerSave.model_validate_json(await answer.read())
-        except (ClientError, TimeoutError, OSError, ValidationError):
-            return None
-
     def _remember_restored(self, target: Target) -> None:
         """The restored save is a new generation on this disk, but no new save."""
         at = self._at
@@ -310,7 +198,7 @@ class Restorer:
             root = manifest.root_key if manifest is not None else None
         for peer in [*resume.peers, at.holder_url]:
             if root is None and peer:
-                told = await self._ask_peer(peer.rstrip("/"), resume.name)
+                told = await self._targets.ask_peer(peer.rstrip("/"), resume.name)
                 root = told.facts.root_key if told is not None else None
         if root is None:
             raise RestoreError(f"nobody tells where {resume.name} lies in {at.site.path}")
@@ -349,13 +237,3 @@ class Restorer:
         if state is None or os.getuid() != 0 or state.uid == 0:
             return None
         return Owner(state.uid, state.gid)
-
-
-def _record_of(path: str, size: int, sha256: str, mode: int) -> FileRecord:
-    return FileRecord(path=path, key="", size=size, sha256=sha256, crc64nvme="", mode=mode)
-
-
-async def until_stopped(at: Station, attempt: int) -> None:
-    """Until the supervisor says that no trainer up to that attempt runs or will."""
-    while not is_stopped(at.supervisor, up_to=attempt):
-        await asyncio.sleep(0.005)

@@ -28,7 +28,7 @@ from rtj_sidecar.directory_fence import (
     write_fence,
 )
 from rtj_sidecar.directory_problem import DirectoryProblem, problem_of
-from rtj_sidecar.restorer import AttemptFailed
+from rtj_sidecar.failing import AttemptFailed
 from rtj_sidecar.station import Station, log
 
 READ_SECONDS = 3.0

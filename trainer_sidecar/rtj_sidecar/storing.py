@@ -1,4 +1,4 @@
-"""What the holder does with the store before a choice: claim, list, roll forward, prove.
+"""What the holder does with the store before a choice: claim, list, roll forward, have it proved.
 
 Must never claim before the saves of the older attempt have their names, and never take a store
 that did not answer for an empty one.
@@ -7,15 +7,14 @@ that did not answer for an empty one.
 from __future__ import annotations
 
 import asyncio
-import time
 
-from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate, Directive, Found, Resume, Verdict, Wanted
+from rtj_api.wire import Candidate, Directive, Found, Resume, Wanted
 
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.owning import Owning
+from rtj_sidecar.proving import Proving
 from rtj_sidecar.runs.beginnings import acted
 from rtj_sidecar.runs.fence import Claimed, FenceTaken, OwnedByOther, Superseded
 from rtj_sidecar.runs.history import History
@@ -40,6 +39,7 @@ class Storing:
         self.vetted = asyncio.Event()  # nothing is being fetched to prove a save
         self.vetted.set()
         self.owning = Owning(station, holding)
+        self.proving = Proving(station, holding)
         self.wanted: Wanted | None = None  # the beginning that this attempt has to find
 
     async def claim_and_list(self, directive: Directive, *, prove: bool = True) -> None:
@@ -145,29 +145,17 @@ class Storing:
         self.vetted.clear()
         self.listed.set()
         try:
-            vetted = await self._vet(run, candidates, fence=fence)
+            vetted = await self.proving.vet(run, candidates, fence=fence)
         finally:
             self.vetted.set()
         if any(found.invalid is not None for found in vetted):
             history = await asyncio.to_thread(run.history)  # with the marks just made
-            self._tell_invalid(vetted, run=run, history=history)
+            self.proving.tell_invalid(vetted, run=run, history=history)
         at.candidates = list(vetted)
         at.tell_candidates()
         at.reporter.set(listed=True)
         self._looking.tell()
         return True
-
-    async def _vet(self, run: Run, candidates: list[Candidate], *, fence: int) -> list[Candidate]:
-        at = self._at
-        return await asyncio.to_thread(
-            run.judging.vet,
-            candidates,
-            pinned=set(at.reporter.current.shares) | self._holding.word.pinned_by_others(),
-            incoming=at.site.path / HIDDEN_DIR / "incoming",
-            fence=fence,
-            progress=at.fetched,
-            cancel=at.closing,
-        )
 
     async def _find(self, run: Run, history: History, *, wanted: Wanted, fence: int) -> bool:
         """Look for the beginning that was asked for, and prove it: the choice waits for it."""
@@ -179,33 +167,13 @@ class Storing:
         self.vetted.clear()
         self.listed.set()
         try:
-            found = await asyncio.to_thread(
-                run.find,
-                history,
-                wanted=wanted,
-                fence=fence,
-                incoming=at.site.path / HIDDEN_DIR / "importing" / f"f{fence}",
-                progress=at.fetched,
-                cancel=at.closing,
-            )
-            if found.save is not None:
-                found = await self._proved(run, found, found.save, fence=fence)
+            found = await self.proving.beginning(run, history, wanted=wanted, fence=fence)
         finally:
             self.vetted.set()
         log.info("%s: %s", wanted.value, found.problem or (found.save and found.save.name))
         at.reporter.set(found=found, listed=True)
         self._looking.tell()
         return True
-
-    async def _proved(self, run: Run, found: Found, save: Candidate, *, fence: int) -> Found:
-        (judged,) = await self._vet(run, [save], fence=fence)
-        history = await asyncio.to_thread(run.history)
-        self._at.journal.note(next_n=await asyncio.to_thread(run.next_n, history, fence))
-        if judged.invalid is None:
-            return found.model_copy(update={"save": judged})
-        self._tell_invalid([judged], run=run, history=history)
-        why = run.judging.why_invalid(history, judged.name) or judged.invalid
-        return Found(asked=found.asked, problem=f"{judged.name} is not valid: {why}")
 
     async def begin_line(self, run: Run, parent: Parent) -> None:
         """The fence has its parent: only what can be reached through it counts from now on."""
@@ -239,22 +207,6 @@ class Storing:
                 last_durable_step=newest.step,
                 last_durable_at=newest.written_at,
             )
-
-    def _tell_invalid(self, candidates: list[Candidate], *, run: Run, history: History) -> None:
-        for found in candidates:
-            if found.invalid is not None:
-                why = (
-                    run.judging.why_invalid(history, found.name) or f"{found.name}: {found.invalid}"
-                )
-                self._at.reporter.add_verdict(
-                    Verdict(
-                        name=found.name,
-                        step=found.step,
-                        reason=found.invalid,
-                        message=why,
-                        at=time.time(),
-                    )
-                )
 
     async def claim_late(self, *, attempt: int, world_size: int, parent: Parent) -> None:
         """The fast path, and a store that was silent: exactly the held number + 1, or nothing."""

@@ -27,6 +27,7 @@ class SlowRun:
     def __init__(self, *, fails: int = 0) -> None:
         self.release = threading.Event()
         self.fails = fails
+        self.judging = self  # its saves are judged here, too
 
     def claim(self, **_: Any) -> Claimed:
         return Claimed(1, MagicMock(parent=None))

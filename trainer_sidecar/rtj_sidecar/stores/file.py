@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import (
     Capabilities,
@@ -31,11 +28,18 @@ from rtj_sidecar.stores.base import (
     ObjectMissing,
     Progress,
     Small,
-    StoreProblem,
     Uploaded,
     Written,
     check_cancel,
     clean_key,
+)
+from rtj_sidecar.stores.file_writes import (
+    HIDDEN,
+    etag_of,
+    locked,
+    problem_of,
+    temporary_beside,
+    write_all,
 )
 from rtj_sidecar.stores.local import (
     BLOCK,
@@ -48,8 +52,6 @@ from rtj_sidecar.stores.local import (
     share,
 )
 
-_HIDDEN = ".rtj-store-"  # names that begin so are ours and no objects
-_LOCK = f"{_HIDDEN}lock"
 _RECOVERED = "lost+found"  # a file system's own, in its root: root's alone and no key of ours
 
 
@@ -68,10 +70,10 @@ class FileStore:
 
     def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
         target = self._at(key)
-        with self._problems(key), self._temporary(target) as (temporary, descriptor):
-            _write_all(descriptor, data)
+        with self._problems(key), temporary_beside(target) as (temporary, descriptor):
+            write_all(descriptor, data)
             os.fsync(descriptor)
-            etag = _etag(os.fstat(descriptor))
+            etag = etag_of(os.fstat(descriptor))
             match condition:
                 case None:
                     os.replace(temporary, target)
@@ -81,9 +83,9 @@ class FileStore:
                     except FileExistsError:
                         return self._ours(key, data)
                 case IfMatch(expected):
-                    with self._lock():
+                    with locked(self._root):
                         current = self._stat(target)
-                        if current is None or _etag(current) != expected:
+                        if current is None or etag_of(current) != expected:
                             return self._ours(key, data)
                         os.replace(temporary, target)
             fsync_directory(target.parent)
@@ -93,7 +95,7 @@ class FileStore:
         with self._problems(key):
             try:
                 with self._at(key).open("rb") as file:
-                    return Small(file.read(), _etag(os.fstat(file.fileno())))
+                    return Small(file.read(), etag_of(os.fstat(file.fileno())))
             except (FileNotFoundError, NotADirectoryError):
                 self._prove_there()
                 return None
@@ -109,7 +111,7 @@ class FileStore:
                 for name in names:
                     path = Path(directory) / name
                     key = path.relative_to(self._root).as_posix()
-                    if name.startswith(_HIDDEN) or not key.startswith(prefix):
+                    if name.startswith(HIDDEN) or not key.startswith(prefix):
                         continue
                     if (status := self._stat(path)) is not None:
                         found.append(Listed(key, status.st_size))
@@ -118,7 +120,7 @@ class FileStore:
     def head(self, key: str) -> Head | None:
         with self._problems(key):
             status = self._stat(self._at(key))
-        return None if status is None else Head(status.st_size, _etag(status))
+        return None if status is None else Head(status.st_size, etag_of(status))
 
     def delete(self, key: str) -> None:
         with self._problems(key), contextlib.suppress(FileNotFoundError):
@@ -138,17 +140,17 @@ class FileStore:
         digest, crc, buffer = hashlib.sha256(), 0, bytearray(BLOCK)
         # The source's own errors (gone, unreadable) leave as they are; the store's are mapped.
         with open_source(path) as source:
-            with self._problems(key), self._temporary(target) as (temporary, descriptor):
+            with self._problems(key), temporary_beside(target) as (temporary, descriptor):
                 for block in blocks(source, start=0, end=source.size, buffer=buffer):
                     check_cancel(cancel)
                     digest.update(block)
                     crc = crc64(block, crc)
-                    _write_all(descriptor, block)
+                    write_all(descriptor, block)
                     if progress:
                         progress(len(block))
                 os.fsync(descriptor)
                 source.check()
-                etag = _etag(os.fstat(descriptor))
+                etag = etag_of(os.fstat(descriptor))
                 os.replace(temporary, target)
                 fsync_directory(target.parent)
             return Uploaded(source.size, digest.hexdigest(), crc64_text(crc), etag)
@@ -169,7 +171,7 @@ class FileStore:
         target = self._at(key)
         with self._problems(key):
             target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f"{_HIDDEN}{uuid.uuid4().hex}"
+        temporary = target.parent / f"{HIDDEN}{uuid.uuid4().hex}"
         try:
             with open_source(path), self._problems(key):
                 if not share(path, temporary):
@@ -179,7 +181,7 @@ class FileStore:
                 descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(descriptor)
-                    etag = _etag(os.fstat(descriptor))
+                    etag = etag_of(os.fstat(descriptor))
                 finally:
                     os.close(descriptor)
                 os.replace(temporary, target)
@@ -210,7 +212,7 @@ class FileStore:
                 check_cancel(cancel)
                 digest.update(block)
                 count += len(block)
-                _write_all(descriptor, block)
+                write_all(descriptor, block)
                 if progress:
                     progress(len(block))
             if (count, digest.hexdigest()) != (size, sha256):
@@ -263,14 +265,14 @@ class FileStore:
                 self._prove_there()
             raise ObjectMissing(key) from error
         except OSError as error:
-            raise _problem(self._root, key, error) from error
+            raise problem_of(self._root, key, error) from error
         buffer = memoryview(bytearray(BLOCK))
         try:
             while True:
                 try:
                     count = os.readv(descriptor, [buffer])
                 except OSError as error:
-                    raise _problem(self._root, key, error) from error
+                    raise problem_of(self._root, key, error) from error
                 if not count:
                     return
                 yield buffer[:count]
@@ -302,59 +304,8 @@ class FileStore:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self._root))
 
     @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        descriptor = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-    @contextlib.contextmanager
-    def _temporary(self, target: Path) -> Iterator[tuple[Path, int]]:
-        """A new file beside the target; its name is gone at the end, whatever happened."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f"{_HIDDEN}{uuid.uuid4().hex}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            yield temporary, descriptor
-        finally:
-            os.close(descriptor)
-            temporary.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
     def _problems(self, key: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise _problem(self._root, key, error) from error
-
-
-def _problem(root: Path, key: str, error: OSError) -> StoreProblem:
-    where = f"{root} ({key}): {error.strerror or error}"
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return StoreProblem(
-                Reason.DISK_FULL, f"the store {where}; free space there", transient=True
-            )
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return StoreProblem(
-                Reason.CREDENTIALS_REFUSED,
-                f"the store {where}; let the sidecar's user write there",
-            )
-        case _:
-            return StoreProblem(
-                Reason.STORE_UNREACHABLE,
-                f"the store {where}; check that the volume is mounted and healthy",
-                transient=True,
-            )
-
-
-def _etag(status: os.stat_result) -> str:
-    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-
-
-def _write_all(descriptor: int, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+            raise problem_of(self._root, key, error) from error
