@@ -1,0 +1,134 @@
+"""Reasons why an attempt ended or another was made, with whose budget it uses.
+
+Text only: must never do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rtj_api.reasons import Charge, Reason, ReasonText
+
+_NOTHING = "Nothing to do."
+_SELF_HEALING = "Nothing to do: training goes on by itself from the newest valid checkpoint."
+
+CAUSES: Final[Mapping[Reason, ReasonText]] = {
+    Reason.FIRST_START: ReasonText("The first attempt of the job.", _NOTHING, Charge.INTENT),
+    Reason.TRAINER_FAILED: ReasonText(
+        "A trainer ended with an exit code other than 0.",
+        "The culprit's message holds its last lines; `kubectl logs <pod> -c trainer` has more.",
+        Charge.USER,
+    ),
+    Reason.TRAINER_SIGNALED: ReasonText(
+        "A trainer was ended by a signal that nobody here sent (a crash, or kill).",
+        "SIGSEGV and SIGABRT are faults of the program or its libraries; for SIGKILL look for "
+        "memory limits on the node.",
+        Charge.USER,
+    ),
+    Reason.TRAINER_UNHEALTHY: ReasonText(
+        "The trainer's own liveness probe or postStart hook failed; the supervisor ended it as the "
+        "kubelet would have ended its container.",
+        "The message says what was asked and answered. Correct the trainer, or the probe in "
+        "spec.template.",
+        Charge.USER,
+    ),
+    Reason.OUT_OF_MEMORY: ReasonText(
+        "The kernel killed the trainer, a process that it had started, or its whole container, at "
+        "the container's memory limit; or it killed the sidecar.",
+        "Raise resources.limits.memory of what the message names, or lower its use (batch size, "
+        "data loader workers).",
+        Charge.USER,
+    ),
+    Reason.EARLY_EXIT: ReasonText(
+        "A rank ended with exit code 0 while the others did not.",
+        "All ranks must end together: look why that rank had no work left.",
+        Charge.USER,
+    ),
+    Reason.POD_DELETED: ReasonText(
+        "A pod was deleted by someone else than the operator.", _SELF_HEALING, Charge.INFRASTRUCTURE
+    ),
+    Reason.POD_EVICTED: ReasonText(
+        "A pod was evicted: a drain, or pressure on its node.",
+        f"{_SELF_HEALING} If nodes lack memory or disk, state requests that match the use.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.POD_PREEMPTED: ReasonText(
+        "A pod was ended in favour of one of higher priority.",
+        f"{_SELF_HEALING} A higher priorityClassName in the template prevents it.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.POD_FAILED: ReasonText(
+        "A pod ended without its trainer being the cause.",
+        "`kubectl describe pod` and the event's message say what the kubelet reported.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.NODE_LOST: ReasonText(
+        "A node is gone, or is silent in every way that could be asked.",
+        f"{_SELF_HEALING} Repair or remove the node.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.NODE_NOT_READY: ReasonText(
+        "Kubernetes says that a node with a rank of this job is not ready.",
+        f"{_SELF_HEALING} Repair or remove the node.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.SIDECAR_LOST: ReasonText(
+        "A pod's sidecar does not come back.",
+        "`kubectl logs <pod> -c rtj-sidecar --previous` says why; raise sidecar.resources if it "
+        "ran out of memory.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.DIRECTIVE_NOT_SEEN: ReasonText(
+        "A pod did not take up what the operator asked of it in time.",
+        "The pod is replaced. If it recurs on one node, look at that node's kubelet.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.CANNOT_STOP: ReasonText(
+        "A trainer could not be stopped, not even by SIGKILL (usually stuck in a driver or NFS).",
+        "The pod is replaced. Look at that node's GPU driver and mounts.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.RESTORE_FAILED: ReasonText(
+        "The chosen save could not be restored on a rank. No trainer had started.",
+        "The message names the file. A bad save is marked and the next older one is tried.",
+        Charge.CHECKPOINT,
+    ),
+    Reason.PLACEMENT_TIMEOUT: ReasonText(
+        "Not all ranks found a node in time, so all pods are given back and tried again later; "
+        "two half-placed gangs would wait for each other for ever.",
+        "`kubectl describe pod` lists what is missing. It is tried again by itself.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.PREPARE_FAILED: ReasonText(
+        "A rank could not be made ready. No trainer had started.",
+        "The message says what failed; it is tried again.",
+        Charge.CHECKPOINT,
+    ),
+    Reason.TEMPLATE_CHANGED: ReasonText(
+        "The template was changed and now applies.", _NOTHING, Charge.INTENT
+    ),
+    Reason.RESUMED_BY_USER: ReasonText(
+        "spec.suspend went from true to false.", _NOTHING, Charge.INTENT
+    ),
+    Reason.RESTART_REQUESTED: ReasonText(
+        "A restart was asked for by annotation.", _NOTHING, Charge.INTENT
+    ),
+    Reason.HOLD_ENDED: ReasonText("What the job was held for is settled.", _NOTHING, Charge.INTENT),
+    Reason.BEGINNING_CHANGED: ReasonText(
+        "A person named another save to go on from (checkpoint.resumeFrom, or a request).",
+        "Nothing to do. What lay after that save stays in the run as a branch.",
+        Charge.INTENT,
+    ),
+    Reason.RUN_CONTINUED: ReasonText(
+        "The job goes on with a run that another job, now gone, had begun; the event lists what "
+        "differs between the two.",
+        "If the difference was not meant, correct it: no save was changed.",
+        Charge.INTENT,
+    ),
+    Reason.RUN_TAKEN_OVER: ReasonText(
+        "The run was claimed over the job that held it, because a person said that it had ended.",
+        "Nothing to do. If that job does live, it publishes nothing any more and is held.",
+        Charge.INTENT,
+    ),
+}

@@ -1,0 +1,66 @@
+"""Reasons why a job waits for a person, or was given up.
+
+Text only: must never do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rtj_api.reasons import Reason, ReasonText
+
+HOLDS: Final[Mapping[Reason, ReasonText]] = {
+    Reason.NO_VALID_CHECKPOINT: ReasonText(
+        "Saves of this run exist, and none of them is valid. Nothing is started, so nothing is "
+        "lost.",
+        "`rtj inspect <store url> --run-id <runID>` says what is wrong with each. Put a good one "
+        "back, or allow a fresh start: `kubectl annotate rtj <name> --overwrite "
+        '\'resumable-training.dev/request={"id":"1","action":"allow-scratch"}\'`; each request '
+        "needs another id.",
+    ),
+    Reason.RESTART_BUDGET_SPENT: ReasonText(
+        "recovery.maxRestarts restarts in a row made no durable progress; the job is Failed.",
+        "Find the cause in status.attempts and correct it. The checkpoints are kept: delete the "
+        "job and apply it anew with the same runID.",
+    ),
+    Reason.RUN_IN_USE: ReasonText(
+        "Another job that may still live holds this run.",
+        "Delete that job, or choose another checkpoint.runID. If it is certainly gone, name its "
+        "UID in checkpoint.takeOver, or allow it once: `kubectl annotate rtj <name> --overwrite "
+        '\'resumable-training.dev/request={"id":"1","action":"take-over"}\'`; each request needs '
+        "another id.",
+    ),
+    Reason.RUN_ALREADY_COMPLETE: ReasonText(
+        "The run in the store has finished; there is nothing to resume.",
+        "Choose another checkpoint.runID, or delete the run below the store's url, or begin at "
+        "step 0 beside its saves with onExistingRun: Fresh, or train on from one of them with "
+        "checkpoint.resumeFrom.",
+    ),
+    Reason.RUN_EXISTS: ReasonText(
+        "The store holds saves of this run, and onExistingRun is Hold.",
+        "Set onExistingRun to Resume or Fresh, or say it once by request: `restart` goes on from "
+        "the newest save, `allow-scratch` begins at step 0, `resume-from` takes the save that it "
+        "names.",
+    ),
+    Reason.RESUME_FROM_UNUSABLE: ReasonText(
+        "The beginning that a person named cannot be used. Nothing was started.",
+        "The message says why. Correct checkpoint.resumeFrom or remove it, or make a request with "
+        "another id; `rtj inspect <store url> --run-id <runID>` lists all names.",
+    ),
+    Reason.STORE_UNREACHABLE: ReasonText(
+        "The store does not answer, so it is unknown which saves it holds.",
+        "Check checkpoint.store.endpoint and the network from the pod. It is tried again by "
+        "itself.",
+    ),
+    Reason.FINAL_CHECKPOINT_NOT_DURABLE: ReasonText(
+        "Training ended well, but its last save is not in the store yet.",
+        "Correct what the message names (credentials, quota, endpoint). It is shipped and the job "
+        "completes by itself; do not delete its pods.",
+    ),
+    Reason.UNSCHEDULABLE: ReasonText(
+        "No node can take a pod of this job.",
+        "`kubectl describe pod` lists what is missing: capacity, a taint, a node selector, a "
+        "volume.",
+    ),
+}

@@ -1,0 +1,81 @@
+"""Reasons that tell where a job is in its life. Nothing is wrong with it.
+
+Text only: must never do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rtj_api.reasons import Reason, ReasonText
+
+_NOTHING = "Nothing to do."
+
+LIFE: Final[Mapping[Reason, ReasonText]] = {
+    Reason.ACCEPTED: ReasonText("The spec can be run as it is.", _NOTHING),
+    Reason.PENDING: ReasonText(
+        "The job was seen; no attempt has been recorded yet.",
+        "Wait a moment. If it stays, look whether the operator runs.",
+    ),
+    Reason.STARTING: ReasonText(
+        "Pods of the attempt are being made, scheduled or pulled.",
+        "If it stays, `kubectl describe pod` says what a pod waits for.",
+    ),
+    Reason.PREPARING: ReasonText(
+        "Sidecars stop an older trainer, let its writes settle, and look for checkpoints.",
+        _NOTHING,
+    ),
+    Reason.RESTORING: ReasonText(
+        "Every rank gets the files of the chosen save. No trainer runs until all have them.",
+        "If it takes long, the sidecar's metrics show how many bytes have come.",
+    ),
+    Reason.TRAINING: ReasonText("All trainers of the attempt were started.", _NOTHING),
+    Reason.RESTARTING: ReasonText(
+        "A fault was found, its cause recorded, and the gang is being started again.",
+        "The newest entry of status.attempts names the cause and the rank.",
+    ),
+    Reason.BACKING_OFF: ReasonText(
+        "The next attempt waits, because the last ones ended without durable progress.",
+        "Look at the cause in status.attempts. spec.recovery.backoff sets the pace.",
+    ),
+    Reason.AWAITING_OLDER_WRITER: ReasonText(
+        "A pod of an older attempt may still write to the checkpoint directory, which several "
+        "nodes can reach: nothing is chosen or restored there before it is proved ended.",
+        "Nothing to do: 20 s after rank 0 wrote the attempt to <path>/.rtj/fence every older "
+        "sidecar has stopped its trainer. A volume that only one node may hold is given to the "
+        "new pod only when the lost node is gone: delete the Node, or taint it with "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute once it is off.",
+    ),
+    Reason.DRAINING: ReasonText(
+        "Training ended; the last saves are being shipped before the pods go.", _NOTHING
+    ),
+    Reason.SUCCEEDED: ReasonText("All ranks ended well and their last save is durable.", _NOTHING),
+    Reason.SUSPENDED: ReasonText(
+        "spec.suspend is true; no pod is left.", "Set spec.suspend to false to go on."
+    ),
+    Reason.SUSPENDING: ReasonText(
+        "spec.suspend is true; trainers are being stopped and their saves shipped.", _NOTHING
+    ),
+    Reason.NOT_SUSPENDED: ReasonText("spec.suspend is false.", _NOTHING),
+    Reason.NOT_COMPLETE: ReasonText("The job has not ended well so far.", _NOTHING),
+    Reason.NOT_FAILED: ReasonText("The job has not been given up.", _NOTHING),
+    Reason.STARTED_FROM_SCRATCH: ReasonText(
+        "The attempt starts at step 0, because the run has no save, or because that was allowed.",
+        "If the run should have had saves, check checkpoint.runID and checkpoint.store.url.",
+    ),
+    Reason.RESUMED: ReasonText("The attempt starts from the save that the event names.", _NOTHING),
+    Reason.NOTHING_DEGRADED: ReasonText("Everything works as it was meant to.", _NOTHING),
+    Reason.CHECKPOINT_DURABLE: ReasonText(
+        "The store holds a whole, valid save of this run.", _NOTHING
+    ),
+    Reason.NO_CHECKPOINT_YET: ReasonText(
+        "The store holds no save of this run so far; a fault now would start at step 0.",
+        "If the trainer has saved already, check that it writes below checkpoint.path, and "
+        "checkpoint.layout and include.",
+    ),
+    Reason.CHECKPOINT_OVERDUE: ReasonText(
+        "The newest durable save is much older than the observed interval between saves.",
+        "See whether the trainer still saves, and UploadLagging or StoreUnreachable in Degraded.",
+    ),
+}

@@ -1,0 +1,120 @@
+"""Reasons that a sidecar tells: of saves, stores, directories, trainers.
+
+Text only: must never do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rtj_api.reasons import Charge, Reason, ReasonText
+
+_SELF_HEALING = "Nothing to do: training goes on by itself from the newest valid checkpoint."
+
+SIDECAR: Final[Mapping[Reason, ReasonText]] = {
+    Reason.CHECKPOINT_TORN: ReasonText(
+        "A save is incomplete: its writer was stopped in the middle. It is never resumed.",
+        _SELF_HEALING,
+    ),
+    Reason.CHECKPOINT_CORRUPT: ReasonText(
+        "The bytes of a save are not those that were written. It is marked and never resumed.",
+        f"{_SELF_HEALING} If it recurs, check the disks and the object store.",
+    ),
+    Reason.CHECKPOINT_OBJECT_MISSING: ReasonText(
+        "An object of a save is gone from the store. The save is marked and never resumed.",
+        f"{_SELF_HEALING} Look for a life-cycle rule or a person that deletes below the store's "
+        "url.",
+    ),
+    Reason.CHECKPOINT_IGNORED: ReasonText(
+        "The trainer did not load the save it was given: it saved a step below it. It is stopped "
+        "and its save is refused, so that the good ones stay the newest.",
+        "Give the trainer its resume flag: checkpoint.resumeArgs, for example "
+        '["--resume", "$(RTJ_RESUME_CHECKPOINT)"].',
+        Charge.USER,
+    ),
+    Reason.CHECKPOINT_FALLBACK: ReasonText(
+        "A newer save was not valid, so an older one is resumed.",
+        "The event names both. Nothing to do, but find out what damaged the newer one.",
+    ),
+    Reason.FOREIGN_CHECKPOINT: ReasonText(
+        "A save that was in the directory before this job's first start could be taken for its "
+        "newest one. It was moved aside, below `.rtj/set-aside`, and is never deleted.",
+        "Keep what is not this run's own outside of checkpoint.path.",
+    ),
+    Reason.CHECKPOINT_ORDER_UNKNOWN: ReasonText(
+        "The directory of a new run holds saves whose numbers count different things (steps, "
+        "epochs), so nobody can tell which is the newest. Nothing is started.",
+        "Leave only the save to begin from in checkpoint.path, or none.",
+    ),
+    Reason.OUTPUT_MISSING: ReasonText(
+        "The job succeeded and a path of spec.outputs holds no file.",
+        "Correct spec.outputs, or see the trainer's log why it was not written.",
+    ),
+    Reason.SAVES_VANISH: ReasonText(
+        "Finished saves were overwritten or deleted by the trainer before they could be pinned, so "
+        "they were never shipped.",
+        "Save less often, keep at least two saves, or write each to a name of its own.",
+    ),
+    Reason.STORE_UNSUPPORTED: ReasonText(
+        "The store lacks what the commit of a save stands on, such as conditional writes.",
+        "The message names what is missing. Use a store or a version that has it.",
+    ),
+    Reason.RUN_DAMAGED: ReasonText(
+        "A record of the run that others rest on cannot be read.",
+        "The message names the object. Nothing is overwritten: put it back from a version or a "
+        "copy, or start another run with another checkpoint.runID.",
+    ),
+    Reason.UPLOAD_LAGGING: ReasonText(
+        "Saves are finished faster than they can be shipped.",
+        "Save less often, or give the sidecar more CPU or the store more bandwidth.",
+    ),
+    Reason.DISK_FULL: ReasonText(
+        "The volume of the checkpoint directory is full.",
+        "Enlarge it, or let the trainer keep fewer checkpoints.",
+    ),
+    Reason.DIRECTORY_READ_ONLY: ReasonText(
+        "The checkpoint directory cannot be written.",
+        "Mount it writable for the sidecar too; state runAsUser in the template if the trainer "
+        "runs as a special user.",
+    ),
+    Reason.DIRECTORY_MISSING: ReasonText(
+        "The checkpoint directory does not exist in the pod.",
+        "Mount a volume at or above checkpoint.path, or let the operator add one by mounting none.",
+    ),
+    Reason.DIRECTORY_UNREACHABLE: ReasonText(
+        "The checkpoint directory lies on a volume that other nodes reach, and it did not answer "
+        "for 10 s. A pod that cannot see whether it was replaced stops its trainer.",
+        "Check the file server and the network to it; the job goes on by itself when it answers.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.FENCE_TAKEN: ReasonText(
+        "A newer attempt, or another job, holds the run; this pod may publish nothing.",
+        "Nothing to do for an older pod of the same job. Two jobs must not share a runID.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.SIDECAR_MEMORY_TOO_SMALL: ReasonText(
+        "The checkpoint directory lies in memory, which the sidecar's memory limit does not cover.",
+        "State emptyDir.sizeLimit, or raise spec.sidecar.resources.limits.memory above it: what is "
+        "restored there counts against the sidecar.",
+    ),
+    Reason.SUPERVISOR_MISSING: ReasonText(
+        "The trainer's image has no Python, so a shell supervises it: its output is not read.",
+        "Put a python3 (3.8 or newer) into the trainer's image.",
+    ),
+    Reason.REPORTS_UNREACHABLE: ReasonText(
+        "The operator cannot reach a sidecar that Kubernetes says is running.",
+        "Allow TCP to the pods' port 9871 from the operator (NetworkPolicy, service mesh). Until "
+        "then the job goes on through the store, more slowly: docs/store-mode.md.",
+    ),
+    Reason.PROGRESS_FILE_UNREADABLE: ReasonText(
+        "A line of the progress file is not a JSON object with a step or a loss.",
+        'Write one object a line, e.g. {"step": 120, "loss": 1.7}; other sources are used '
+        "meanwhile.",
+    ),
+    Reason.TRAINER_RESTARTS_ITSELF: ReasonText(
+        "The command restarts its workers on its own (torchrun --max-restarts), from a state "
+        "nobody checked.",
+        "Remove --max-restarts from the command, or set it to 0.",
+    ),
+}
