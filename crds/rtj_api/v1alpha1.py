@@ -57,6 +57,8 @@ class LayoutName(StrEnum):
     TORCH = "torch"
     DCP = "dcp"
     HF_TRAINER = "hf-trainer"
+    ACCELERATE = "accelerate"
+    DEEPSPEED = "deepspeed"
     SAFETENSORS = "safetensors"
     GENERIC = "generic"
 

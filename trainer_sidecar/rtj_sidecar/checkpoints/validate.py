@@ -130,7 +130,7 @@ def judge(
     if not quiet.passed:
         return _verdict(Status.WRITING, (quiet,), quiet.reason, quiet.detail, save)
     # A poll of an unchanged directory must not walk through every file of every save again.
-    depends = (save.aliases, save.step, layout.name, expect, closed)
+    depends = (save.aliases, save.step, save.facts, layout.name, expect, closed)
     known = reader.memo.get(save.root_key)
     if isinstance(known, _Known) and (known.files, known.depends) == (save.files, depends):
         return known.verdict

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rtj_sidecar.checkpoints.layouts.accelerate import AccelerateLayout
 from rtj_sidecar.checkpoints.layouts.base import Layout
 from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
+from rtj_sidecar.checkpoints.layouts.deepspeed import DeepSpeedLayout
 from rtj_sidecar.checkpoints.layouts.generic import GenericLayout
 from rtj_sidecar.checkpoints.layouts.hf_trainer import HuggingFaceTrainerLayout
 from rtj_sidecar.checkpoints.layouts.safetensors import SafetensorsLayout
@@ -22,7 +24,9 @@ class UnknownLayoutError(ValueError):
 def specific_layouts() -> tuple[Layout, ...]:
     """All but the generic one, in the order in which they may claim files."""
     return (
+        AccelerateLayout(),
         HuggingFaceTrainerLayout(),
+        DeepSpeedLayout(),
         DcpLayout(),
         TorchFileLayout(),
         SafetensorsLayout(),

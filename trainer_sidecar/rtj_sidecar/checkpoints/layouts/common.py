@@ -68,6 +68,19 @@ def container_gate(save: FoundSave, reader: Reader) -> GateResult:
     return container_result(checks)
 
 
+def not_torch(entries: Iterable[FileEntry], reader: Reader) -> GateResult | None:
+    """A failed container gate where one of the files, which its framework writes by torch.save
+    under a name that other things bear too (`.bin`, `.pkl`), is none of torch: empty, or zeros."""
+    for entry in entries:
+        check = check_of(reader, entry)
+        if check.passed is False:
+            return failed(Gate.CONTAINER, check.reason, _named(entry.path, check.detail))
+        if check.format == "unknown":
+            detail = f"{entry.path} is no file of torch: empty, cut off or overwritten"
+            return failed(Gate.CONTAINER, Reason.TRUNCATED, detail)
+    return None
+
+
 def container_result(checks: Iterable[tuple[FileEntry, FileCheck]]) -> GateResult:
     """The gate over (file, its check). None where the bytes that prove themselves are the fewer.
 
@@ -152,6 +165,20 @@ def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
         )
     same = "the same files as" if own >= wanted else "other file names than"
     return GateResult(Gate.SET, None, f"{same} the saves before it")
+
+
+def missing_rank_file(paths: Iterable[str], *, world_size: int | None) -> str | None:
+    """What is missing where names state ranks (`model_rank3.bin`): each such family of names must
+    have every rank's, up to the largest seen and up to the world's."""
+    families: dict[str, dict[int, str]] = {}
+    for path in paths:
+        if (rank := rank_in(name_of(path))) is not None:
+            families.setdefault(pattern_of(path), {})[rank] = path
+    for _, there in sorted(families.items()):
+        for rank in range(max(world_size or 0, max(there) + 1)):
+            if rank not in there:
+                return f"the file of rank {rank} beside {there[min(there)]} is missing"
+    return None
 
 
 def index_problem(

@@ -1,27 +1,30 @@
-"""Directories of the Hugging Face Trainer: `checkpoint-N`, one process or DDP.
+"""Directories of the Hugging Face Trainer: `checkpoint-N`; one process, DDP, DeepSpeed, FSDP, PEFT.
 
 The Trainer picks the newest directory by name, dies on one without `trainer_state.json`, and
 resumes without an error where optimizer, scheduler or RNG are missing: completeness is proved
 here. `trainer_state.json` is written last by rank 0, but another rank's RNG file may come later.
+DeepSpeed's `global_stepN` and FSDP's DCP directories inside are judged by their own rules.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rtj_sidecar.checkpoints.formats import stub, zips
-from rtj_sidecar.checkpoints.formats.base import FileCheck, MalformedError, Window
+from rtj_sidecar.checkpoints.formats.base import FileCheck
 from rtj_sidecar.checkpoints.formats.facts import number
-from rtj_sidecar.checkpoints.formats.inert import Stub
-from rtj_sidecar.checkpoints.layouts import common
+from rtj_sidecar.checkpoints.layouts import common, deepspeed_rules, nested
+from rtj_sidecar.checkpoints.layouts import hf_rules as rules
 from rtj_sidecar.checkpoints.layouts.base import Listing
+from rtj_sidecar.checkpoints.layouts.fields import fields_of
 from rtj_sidecar.checkpoints.layouts.grouping import name_of
 from rtj_sidecar.checkpoints.layouts.guides import hf_trainer as guides
+from rtj_sidecar.checkpoints.layouts.hf_rules import STATE
 from rtj_sidecar.checkpoints.layouts.names import is_temporary
+from rtj_sidecar.checkpoints.layouts.stated import POINTERS, text_pointer
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.reader import Reader
-from rtj_sidecar.checkpoints.resume_state import HAS, parts_named
+from rtj_sidecar.checkpoints.resume_state import HAS
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FileEntry,
@@ -32,16 +35,9 @@ from rtj_sidecar.checkpoints.types import (
     Reason,
 )
 
-STATE = "trainer_state.json"
 _DIRECTORY = re.compile(r"^checkpoint-(\d+)$")
-_RNG = re.compile(r"^rng_state(?:_(\d+))?\.pth$")
-_MODEL = re.compile(r"^(model|pytorch_model|adapter_model|tf_model|consolidated).*")
 _STATE_KEYS = ("global_step", "epoch", "log_history", "best_metric", "best_model_checkpoint")
-_MODEL_FILES = {"model.safetensors", "pytorch_model.bin", "adapter_model.safetensors"}
-_MODEL_FILES |= {"adapter_model.bin", "pytorch_model_fsdp.bin"}
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_OPTIMIZER = {"optimizer.pt", "optimizer.bin"}
-_SCHEDULER = {"scheduler.pt", "scheduler.bin"}
+_ARGUMENTS = ("save_only_model", "fp16")
 
 
 class HuggingFaceTrainerLayout:
@@ -63,28 +59,50 @@ class HuggingFaceTrainerLayout:
         self, *, save: FoundSave, reader: Reader, expect: Expectations
     ) -> tuple[GateResult, ...]:
         files = {_inner(save, entry): entry for entry in save.files}
-        if not expect.whole and all(_RNG.match(path) for path in files):
-            detail = "another rank writes all but this rank's RNG file"
-            return (
-                GateResult(Gate.MARKER, None, detail),
-                common.container_gate(save, reader),
-                GateResult(Gate.SET, None, detail),
-            )
+        if not expect.whole and rules.is_later_rank(files):
+            detail = "another rank writes all but this rank's RNG state and shards"
+            _, container, _ = nested.gates(save, reader=reader, expect=expect)
+            return GateResult(Gate.MARKER, None, detail), container, _unseen(detail)
         marker = _marker_gate(save, files, reader)
         if marker.passed is False:
-            why = "not looked at: an earlier gate failed"
-            return marker, GateResult(Gate.CONTAINER, None, why), GateResult(Gate.SET, None, why)
-        container = common.container_gate(save, reader)
+            return marker, *(_unseen(nested.NOT_LOOKED_AT, gate) for gate in _LATER)
+        inner, container, whole = nested.gates(save, reader=reader, expect=expect)
+        if inner is not None and inner.passed is False:
+            return inner, container, _unseen(nested.NOT_LOOKED_AT)
+        by_torch = [files[name] for name in files if rules.TORCH.match(name)]
+        container = common.not_torch(by_torch, reader) or container
+        if whole is not None and whole.passed is False:
+            return marker, container, whole
         return marker, container, _set_gate(save, files, reader, expect)
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
-        names = {name_of(path) for path in common.union_of(parts)}
-        if STATE not in names:
+        union = common.union_of(parts)
+        root = next((path for path in union if name_of(path) == STATE), None)
+        if root is None:
             detail = f"no rank has {STATE}: the save did not finish"
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
-        if missing := _missing_rng(names, expect.world_size):
+        prefix = root.removesuffix(STATE)
+        told: dict[str, object] = {}
+        for part in parts:
+            own = part.facts.get("asked")
+            told |= own if isinstance(own, dict) else {}
+        asked = rules.Asked(
+            model_only=told.get("model_only") is True,
+            deepspeed_scheduler=True if told.get("deepspeed_scheduler") is True else None,
+        )
+        names = [path.removeprefix(prefix) for path in union]
+        # Facts of an older sidecar do not tell what was asked for: then only what it demanded.
+        missing = (
+            rules.missing(names, asked, world_size=expect.world_size)
+            if told
+            else rules.missing_rng(names, expect.world_size)
+        )
+        if missing:
             return common.failed(Gate.SET, Reason.FILES_MISSING, missing)
-        return GateResult(Gate.SET, True, f"{STATE} and the RNG state of every rank")
+        inner = nested.union_gate(parts)
+        if inner is not None and inner.passed is False:
+            return inner
+        return GateResult(Gate.SET, True, f"{STATE} and the files of every rank")
 
 
 def _root(path: str) -> str | None:
@@ -100,11 +118,11 @@ def _is_ours(found: list[FileEntry]) -> bool:
     a save killed early holds nothing else and must not pass for a whole one of another layout."""
     depth = min(entry.path.count("/") for entry in found)
     names = {name_of(entry.path) for entry in found if entry.path.count("/") == depth}
-    if names & {STATE, "training_args.bin"} or any(_RNG.match(name) for name in names):
+    if names & {STATE, "training_args.bin"} or any(rules.RNG.match(name) for name in names):
         return True
     return "random_states_0.pkl" not in names and (
         names <= {"config.json", "generation_config.json"}
-        or any(_MODEL.match(name) for name in names)
+        or any(rules.MODEL.match(name) for name in names)
     )
 
 
@@ -128,25 +146,63 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
             facts["eval_loss"] = evaluated
         if (best := number(state.facts.get("best_metric"))) is not None:
             facts["best"] = {"best_metric": best}
-    inner = set(files)
-    facts[HAS] = _held(inner)
+    asked = _asked(files, reader)
+    own, inner_facts = nested.facts(found, reader)
+    facts |= inner_facts
+    if not rules.is_later_rank(files):
+        facts["asked"] = {
+            "model_only": asked.model_only,
+            "deepspeed_scheduler": asked.deepspeed_scheduler is True,
+        }
+        facts[HAS] = _held(files, asked)
+    if missing := _latest(root, files):
+        facts[POINTERS] = missing
     return FoundSave(
         root_key=root,
         layout=HuggingFaceTrainerLayout.name,
-        files=tuple(found),
+        files=own,
         step=step,
         epoch=epoch,
         loss=loss,
-        full_state=_has_optimizer(inner),
+        full_state=rules.has_optimizer(files),
         facts=facts,
     )
 
 
-def _held(inner: set[str]) -> dict[str, bool]:
-    """A scaler is told only where it is there: nothing here says whether fp16 was used. The
-    Trainer computes the position in the data from the step."""
-    has = parts_named(inner, optimizer=_has_optimizer(inner))
-    return {**has, "loader": STATE in inner}
+def _latest(root: str, files: Mapping[str, FileEntry]) -> list[dict[str, object]]:
+    """DeepSpeed's `latest` inside, where the save has none: the Trainer resumes by it alone."""
+    tags = [d for d in deepspeed_rules.tag_directories(files) if "/" not in d and d != "."]
+    if len(tags) != 1 or "latest" in files:
+        return []
+    return [text_pointer(f"{root}/latest", tags[0])]
+
+
+def _asked(files: Mapping[str, FileEntry], reader: Reader) -> rules.Asked:
+    entry = files.get("training_args.bin")
+    told = fields_of(reader, entry, keep=_ARGUMENTS) if entry is not None else {}
+    tags = deepspeed_rules.tag_facts(files.values(), reader)
+    known = [tag.told.get("lr_scheduler") is not None for tag in tags if tag.told]
+    return rules.Asked(
+        model_only=told.get("save_only_model") is True,
+        fp16=told.get("fp16") is True,
+        deepspeed_scheduler=any(known) if known else None,
+    )
+
+
+def _held(files: Mapping[str, FileEntry], asked: rules.Asked) -> dict[str, bool]:
+    """The Trainer computes the position in the data from the step, and needs a scaler with fp16
+    alone; DeepSpeed keeps the scaler in its optimizer's files."""
+    has = {
+        "optimizer": rules.has_optimizer(files),
+        "scheduler": rules.has_scheduler(files, asked),
+        "rng": any(rules.RNG.match(path) for path in files),
+        "loader": STATE in files,
+    }
+    if "scaler.pt" in files:
+        has["scaler"] = True
+    elif asked.fp16 and asked.deepspeed_scheduler is None:
+        has["scaler"] = False
+    return has
 
 
 def _state(reader: Reader, files: dict[str, FileEntry]) -> FileCheck | None:
@@ -165,12 +221,6 @@ def _last(state: FileCheck, key: str) -> float | None:
         if isinstance(line, dict) and (value := number(line.get(key))) is not None:
             return value
     return None
-
-
-def _has_optimizer(inner: set[str]) -> bool:
-    return bool(inner & _OPTIMIZER) or any(
-        path.startswith(("global_step", "optimizer_")) for path in inner
-    )
 
 
 def _marker_gate(save: FoundSave, files: dict[str, FileEntry], reader: Reader) -> GateResult:
@@ -196,59 +246,21 @@ def _marker_gate(save: FoundSave, files: dict[str, FileEntry], reader: Reader) -
 def _set_gate(
     save: FoundSave, files: dict[str, FileEntry], reader: Reader, expect: Expectations
 ) -> GateResult:
-    inner = set(files)
-    missing: str | None = None
-    indexes = [name for name in _INDEXES if name in inner]
-    for name in indexes:
+    for name in (name for name in rules.INDEXES if name in files):
         problem = common.index_problem(reader, {e.path: e for e in save.files}, files[name])
         if problem:
             return common.failed(Gate.SET, *problem)
-    sharded = any(path.startswith(("pytorch_model_fsdp_", "global_step")) for path in inner)
-    if not (indexes or inner & _MODEL_FILES or sharded):
-        missing = "no model file"
-    elif not _model_only(files, reader):
-        if not _has_optimizer(inner):
-            missing = "optimizer.pt is missing"
-        elif not inner & _SCHEDULER and not any(path.startswith("global_step") for path in inner):
-            missing = "scheduler.pt is missing"
-        else:
-            missing = _missing_rng(inner, expect.world_size if expect.whole else None)
+    world_size = expect.world_size if expect.whole else None
+    asked = _asked(files, reader)
+    missing = rules.missing(files, asked, world_size=world_size, first=expect.whole)
     if missing:
         detail = f"{save.root_key}: {missing}; the Trainer would resume without an error, wrongly"
         return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
     return GateResult(Gate.SET, True, "model, optimizer, scheduler and RNG state are there")
 
 
-def _missing_rng(names: set[str], world_size: int | None) -> str | None:
-    ranks = {int(m.group(1)) for name in names if (m := _RNG.match(name)) and m.group(1)}
-    if not ranks:
-        if "rng_state.pth" not in names:
-            return "rng_state.pth is missing"
-        if world_size is not None and world_size > 1:
-            return f"rng_state.pth is of one process, the job has {world_size}"
-        return None
-    if world_size is None:
-        return None
-    for rank in range(max(world_size, max(ranks) + 1)):
-        if rank not in ranks:
-            return f"rng_state_{rank}.pth is missing"
-    return None
+def _unseen(why: str, gate: Gate = Gate.SET) -> GateResult:
+    return GateResult(gate, None, why)
 
 
-def _model_only(files: dict[str, FileEntry], reader: Reader) -> bool:
-    """Whether the user asked for `save_only_model`, as training_args.bin tells it."""
-    entry = files.get("training_args.bin")
-    if entry is None:
-        return False
-
-    def look(window: Window, _: bytearray) -> FileCheck:
-        archive = zips.read_archive(window, caps=reader.caps)
-        for member in archive.members:
-            if member.name.endswith("/data.pkl"):
-                content = zips.read_member(window, archive, member, limit=1 << 20)
-                value = stub.load(content, caps=reader.caps)
-                only = isinstance(value, Stub) and value.get("save_only_model") is True
-                return FileCheck("training-args", None, "", facts={"only": only})
-        raise MalformedError("it has no data.pkl")
-
-    return reader.ask(entry, "training-args", look).facts.get("only") is True
+_LATER = (Gate.CONTAINER, Gate.SET)

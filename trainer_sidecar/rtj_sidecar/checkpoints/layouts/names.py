@@ -22,7 +22,8 @@ _SHARD = re.compile(r"-?\d{5}-of-\d{5}")
 # A word, at most one separator, an integer that is no decimal and is not glued to more letters.
 _NUMBER = re.compile(r"([A-Za-z]*)([-_=. ]?)(?<![\d.])(\d+)(?![\d]|\.\d|[A-Za-z])")
 _SUFFIX = re.compile(r"\.(pt|pth|ckpt|bin|tar|safetensors|json|txt|pkl|npz|npy|h5|keras)$")
-_RANK = re.compile(r"rank[-_=]?(\d+)", re.IGNORECASE)
+# Not `mp_rank_00`: a rank in one dimension of a grid is not a rank of the world.
+_RANK = re.compile(r"(?<![a-z]p_)rank[-_=]?(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,31 +4,96 @@ from __future__ import annotations
 
 from rtj_sidecar.checkpoints.layouts.guide import Guide
 
+_RECOGNISED = "`checkpoint-N/` with a file that the Trainer writes"
+_MARKER = "`trainer_state.json`, written last by rank 0: it parses and its `global_step` is N"
+_CONTAINER = "CRC-32 of every torch file, exact sizes of safetensors, JSON that parses"
+_METADATA = (
+    "step, epoch, loss, best metric from `trainer_state.json`; what you asked for from"
+    " `training_args.bin`"
+)
+_RESUMES = (
+    "`trainer.train(resume_from_checkpoint=True)` takes the highest N, which is the chosen one:"
+    " newer and torn ones are set aside. Scripts with the flag:"
+    ' `checkpoint.resumeArgs: ["--resume_from_checkpoint", "$(RTJ_RESUME_CHECKPOINT)"]`'
+)
+_NEEDS = "All of the set; `scaler.pt` with fp16. The position in the data is computed from the step"
+_OWN_DISKS = (
+    "Every rank loads model, optimizer and scheduler that rank 0 wrote, and its own RNG file. All"
+    " files are brought to every rank. No shared volume needed"
+)
+
 GUIDES = (
     Guide(
         products=("HF Trainer, 1 process", "HF Trainer, R ranks DDP"),
-        recognised_by="`checkpoint-N/` with a file that the Trainer writes",
-        marker="`trainer_state.json`, written last by rank 0: it parses and its `global_step` is N",
-        container=("CRC-32 of every torch file, exact sizes of safetensors, JSON that parses"),
+        recognised_by=_RECOGNISED,
+        marker=_MARKER,
+        container=_CONTAINER,
         set_rule=(
             "model (all shards of the index), optimizer, scheduler, RNG state of every rank; model"
             " alone where `training_args.bin` says `save_only_model`. The Trainer itself resumes"
             " without an error where one of these is missing"
         ),
-        metadata="step, epoch, loss, best metric from `trainer_state.json`",
-        resumes=(
-            "`trainer.train(resume_from_checkpoint=True)` takes the highest N, which is the chosen"
-            " one: newer and torn ones are set aside. Scripts with the flag:"
-            ' `checkpoint.resumeArgs: ["--resume_from_checkpoint", "$(RTJ_RESUME_CHECKPOINT)"]`'
+        metadata=_METADATA,
+        resumes=_RESUMES,
+        full_resume_needs=_NEEDS,
+        on_own_disks=_OWN_DISKS,
+        evidence=(
+            "transformers 5.24.0, accelerate 1.15.0, torch 2.15.0, one process and two gloo ranks:"
+            " real saves, kills, resumes"
         ),
-        full_resume_needs=(
-            "All of the set; `scaler.pt` with fp16. The position in the data is computed from the"
-            " step"
+    ),
+    Guide(
+        products=("HF Trainer + PEFT",),
+        recognised_by=_RECOGNISED,
+        marker=_MARKER,
+        container=_CONTAINER,
+        set_rule=(
+            "as above, with `adapter_model.safetensors` and its `adapter_config.json`, directly"
+            " inside or in a directory for each adapter, as the model"
         ),
+        metadata=_METADATA,
+        resumes=_RESUMES,
+        full_resume_needs=_NEEDS
+        + ". The base model is loaded by your script, it is not in the save",
+        on_own_disks=_OWN_DISKS,
+        evidence="peft 0.21.2 with transformers 5.24.0: real saves, kills, resumes",
+    ),
+    Guide(
+        products=("HF Trainer + DeepSpeed",),
+        recognised_by=_RECOGNISED,
+        marker=_MARKER,
+        container=_CONTAINER,
+        set_rule=(
+            "RNG state of every rank, and in `global_stepN/` the files of all ranks that its model"
+            " states count; the scheduler is in there or in `scheduler.pt`"
+        ),
+        metadata=_METADATA + "; world size from DeepSpeed's model states",
+        resumes=_RESUMES + ". The inner `latest` is written anew where it was lost",
+        full_resume_needs=_NEEDS,
         on_own_disks=(
-            "Every rank loads model, optimizer and scheduler that rank 0 wrote, and its own RNG"
-            " file. All files are brought to every rank. No shared volume needed"
+            "Each rank loads its own partition and what rank 0 wrote. All files are brought to every"
+            " rank. No shared volume needed"
         ),
-        evidence="transformers 5.24.0, accelerate 1.15.0: one process and two gloo ranks",
+        evidence="hand-made trees after a real one of deepspeed 0.19.8; DeepSpeed alone tried",
+    ),
+    Guide(
+        products=("HF Trainer + FSDP",),
+        recognised_by=_RECOGNISED,
+        marker=_MARKER + "; sharded: `.metadata` of both inner DCP directories as well",
+        container=_CONTAINER + "; every slice of DCP shards",
+        set_rule=(
+            "sharded: `pytorch_model_fsdp_0/` and `optimizer_0/`, each complete by its `.metadata`;"
+            " full: `pytorch_model_fsdp.bin` and `optimizer.bin`; without DCP: every rank's"
+            " `pytorch_model_fsdp_0_rankR.bin`, `optimizer_0_rankR.bin`. Scheduler and RNG as above"
+        ),
+        metadata=_METADATA,
+        resumes=_RESUMES,
+        full_resume_needs=_NEEDS,
+        on_own_disks=(
+            "Every rank reads both `.metadata` and the shards that hold its slices; after a change"
+            " of the world size those of other ranks. All files are brought to every rank. No"
+            " shared volume needed"
+        ),
+        evidence="names from accelerate 1.15.0's source, hand-made trees; the inner DCP tried for real",
     ),
 )
