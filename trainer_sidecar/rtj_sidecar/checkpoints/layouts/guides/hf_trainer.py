@@ -71,8 +71,8 @@ GUIDES = (
         resumes=_RESUMES + ". The inner `latest` is written anew where it was lost",
         full_resume_needs=_NEEDS,
         on_own_disks=(
-            "Each rank loads its own partition and what rank 0 wrote. All files are brought to every"
-            " rank. No shared volume needed"
+            "Each rank loads its own partition and what rank 0 wrote. All files are brought to all"
+            " ranks. No shared volume needed"
         ),
         evidence="hand-made trees after a real one of deepspeed 0.19.8; DeepSpeed alone tried",
     ),
@@ -94,6 +94,6 @@ GUIDES = (
             " of the world size those of other ranks. All files are brought to every rank. No"
             " shared volume needed"
         ),
-        evidence="names from accelerate 1.15.0's source, hand-made trees; the inner DCP tried for real",
+        evidence="names from accelerate 1.15.0, hand-made trees; the inner DCP tried for real",
     ),
 )
