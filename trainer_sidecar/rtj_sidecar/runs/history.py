@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from rtj_api.reasons import Reason
+
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
@@ -64,11 +66,30 @@ class History:
         return lower[-1] if lower else None
 
     def condemned(self, save: SaveId) -> MarkRecord | None:
-        """The mark that forbids to resume from it, if any."""
-        return next((m for m in self.marks.get(save, ()) if m.kind in CONDEMNING), None)
+        """The mark that forbids to resume from it, if any that a person has not taken back."""
+        found: MarkRecord | None = None
+        for mark in self.marks.get(save, ()):
+            if mark.kind in CONDEMNING and found is None:
+                found = mark
+            elif mark.kind == MarkKind.GOOD and found and found.kind != MarkKind.DROPPED:
+                found = None
+        return found
 
     def deleted(self, save: SaveId) -> bool:
         return any(mark.kind == MarkKind.DELETED for mark in self.marks.get(save, ()))
+
+    def pinned(self, save: SaveId) -> bool:
+        """The last word on it is a pin."""
+        pins = (MarkKind.PINNED, MarkKind.UNPINNED)
+        words = [mark.kind for mark in self.marks.get(save, ()) if mark.kind in pins]
+        return words[-1:] == [MarkKind.PINNED]
+
+    def archived(self, save: SaveId) -> bool:
+        """Every object of it was moved to a slower class of the store."""
+        return any(
+            mark.kind == MarkKind.ARCHIVED and mark.reason == Reason.CHECKPOINT_ARCHIVED
+            for mark in self.marks.get(save, ())
+        )
 
     def next_n(self, fence: int) -> int:
         """The first number that no save of that fence bears."""

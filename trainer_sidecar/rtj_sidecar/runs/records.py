@@ -230,9 +230,18 @@ class MarkKind(StrEnum):
     INVALID = "invalid"  # must never be resumed from
     SUSPECT = "suspect"
     POISON = "poison"
-    PINNED = "pinned"  # someone restores from it: its data stays
+    GOOD = "good"  # a person takes back what was said against it
+    PINNED = "pinned"  # someone restores from it, or a person wants it: its data stays
+    UNPINNED = "unpinned"  # takes back every pin before it
     DROPPED = "dropped"  # a ship that will never be committed
     DELETED = "deleted"  # retention: data goes an hour later
+    ARCHIVED = "archived"  # its objects are in, or on their way to, a slower class of the store
+    OTHER = "other"  # of a later version
+
+    @classmethod
+    def _missing_(cls, value: object) -> MarkKind:
+        """A verdict that this version does not know must not make the run unreadable."""
+        return cls.OTHER
 
 
 class MarkRecord(Wire):
