@@ -59,6 +59,7 @@ from rtj_sidecar.runs.records import (
     SaveFacts,
     ShipRecord,
 )
+from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.retain import Retained, retain
 from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named
@@ -264,16 +265,30 @@ class Run:
         return outcome
 
     def retain(
-        self, *, fence: int, keep_last: int, in_use: Collection[str] = ()
+        self, *, fence: int, keep: Keep, in_use: Collection[str] = ()
     ) -> Retained | FenceLost:
-        """Mark saves beyond the newest `keep_last`, delete what was marked an hour ago."""
-        done = retain(
-            self._context, self.history(), fence=fence, keep_last=keep_last, in_use=in_use
-        )
+        """Mark the saves that `keep` does not keep, delete what was marked an hour ago."""
+        done = retain(self._context, self.history(), fence=fence, keep=keep, in_use=in_use)
         if isinstance(done, Retained) and (done.marked or done.deleted):
             for name in done.deleted:
                 if (save := keys.parse_name(name)) is not None:
                     self._manifests.pop(save, None)
+            write_index(self._context, self.history())
+        return done
+
+    def archive(
+        self,
+        *,
+        fence: int,
+        keep: Keep,
+        in_use: Collection[str] = (),
+        cancel: threading.Event | None = None,
+    ) -> Archived | NoArchive | FenceLost | None:
+        """Move the oldest save that `keep` lets go to a slower class; None: there is none."""
+        done = archive_next(
+            self._context, self.history(), fence=fence, keep=keep, in_use=in_use, cancel=cancel
+        )
+        if isinstance(done, Archived):
             write_index(self._context, self.history())
         return done
 

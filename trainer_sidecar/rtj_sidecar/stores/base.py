@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rtj_api.reasons import Reason
 
@@ -102,6 +102,10 @@ class Listed:
     size: int
 
 
+ARCHIVES = ("GLACIER", "DEEP_ARCHIVE", "ARCHIVE_ACCESS", "DEEP_ARCHIVE_ACCESS")
+"""Classes that may have to be waited for, for hours. GLACIER_IR is none: it is read at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """`crc64nvme` in base64, None where the store keeps none for this object."""
@@ -110,6 +114,12 @@ class Head:
     etag: str
     crc64nvme: str | None = None
     storage_class: str | None = None
+    restored: bool = False  # a copy of an archived object can be read for some time
+
+    @property
+    def is_archived(self) -> bool:
+        """Its bytes cannot be read before somebody asks the store to restore them."""
+        return self.storage_class in ARCHIVES and not self.restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +229,16 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Reclasses(Protocol):
+    """A store whose objects have classes of different speed and price."""
+
+    def reclass(self, key: str, *, storage_class: str) -> None:
+        """Move an object to that class without its bytes coming here. Raises ObjectMissing,
+        StoreProblem."""
+        ...
 
 
 def changing(key: str) -> StoreProblem:
