@@ -74,6 +74,16 @@ class OnNoValid(StrEnum):
     START_FROM_SCRATCH = "StartFromScratch"
 
 
+class BestMode(StrEnum):
+    MIN = "min"
+    MAX = "max"
+
+
+class Thin(StrEnum):
+    GEOMETRIC = "geometric"
+    NONE = "none"
+
+
 class Mirror(StrEnum):
     AUTO = "auto"
     ALWAYS = "always"
@@ -184,8 +194,23 @@ class Store(Api):
     )
 
 
+class KeepBest(Api):
+    """Saves that are kept because they are the best by a metric."""
+
+    metric: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
+        "loss",
+        description=(
+            "loss, or a metric that stands in a save's name (val_acc in "
+            "epoch=3-val_acc=0.91.ckpt), in lower case."
+        ),
+    )
+    mode: BestMode = Field(BestMode.MIN, description="Whether the lowest or the highest is best.")
+    count: int = Field(1, ge=1, le=1000, description="So many of them.")
+
+
 class Retention(Api):
-    """Which saves the store keeps. The one in use and the last valid one are never removed."""
+    """Which saves the store keeps. The one in use, the last valid one, what is pinned and what an
+    attempt began from are never removed."""
 
     keep_last: int | None = Field(
         None,
@@ -194,6 +219,39 @@ class Retention(Api):
         description=(
             "Keep this many of the newest verified saves. Default: keep all; without a store, 5."
         ),
+    )
+    keep_every: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000_000,
+        description=(
+            "Of the older ones, also keep the first at or after each multiple of so many steps."
+        ),
+    )
+    keep_best: KeepBest | None = Field(
+        None, description="Of the older ones, also keep the best by a metric."
+    )
+    thin: Thin | None = Field(
+        None,
+        description=(
+            "What becomes of the other older ones. geometric: about two are kept for each doubling "
+            "of their age, so that good points survive for a roll-back (some 25 of 10,000). none: "
+            "they go. Default: geometric; without a store, none."
+        ),
+    )
+    archive_after_seconds: float | None = Field(
+        None,
+        ge=3600,
+        le=315_360_000,
+        description=(
+            "Saves that are kept although they are not among the newest move to archiveClass so "
+            "long after they were made. An archived save is not resumed from until the store has "
+            "restored it. Default: never."
+        ),
+    )
+    archive_class: Annotated[str, StringConstraints(pattern="^[A-Z0-9_]+$", max_length=64)] = Field(
+        "GLACIER",
+        description="A storage class of the store, such as STANDARD_IA, GLACIER_IR, DEEP_ARCHIVE.",
     )
 
 
@@ -304,7 +362,7 @@ class Checkpoint(Api):
             "StartFromScratch: begin at step 0, after an event."
         ),
     )
-    retention: Retention = Field(default_factory=Retention)
+    retention: Retention = Field(default_factory=Retention, json_schema_extra=v.rules(*v.RETENTION))
     local: Local = Field(default_factory=Local)
 
 

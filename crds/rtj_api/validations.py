@@ -260,6 +260,12 @@ CHECKPOINT: Final = (
         "or write url: s3://bucket/prefix",
     ),
     Rule(
+        "archive-store",
+        "!has(self.retention) || !has(self.retention.archiveAfterSeconds) || "
+        "(has(self.store) && self.store.url.startsWith('s3://'))",
+        "retention.archiveAfterSeconds needs an s3:// store, which has storage classes: remove it",
+    ),
+    Rule(
         "store-outside-path",
         "!has(self.store) || self.store.url != 'file://' + self.path && "
         "!self.store.url.startsWith('file://' + self.path + '/')",
@@ -276,6 +282,15 @@ CHECKPOINT: Final = (
         "has(self.runID) == has(oldSelf.runID) && (!has(self.runID) || "
         "self.runID == oldSelf.runID)",
         f"runID cannot be changed: {_SAME_RUN}",
+    ),
+)
+
+RETENTION: Final = (
+    Rule(
+        "retention-keep-last",
+        "has(self.keepLast) || !(has(self.keepEvery) || has(self.keepBest) || has(self.thin))",
+        "keepEvery, keepBest and thin say which older saves stay beside the newest: set keepLast, "
+        "without which every save is kept",
     ),
 )
 
@@ -397,6 +412,7 @@ ALL_RULES: Final = (
     *RESUME_FROM,
     *RESUME_ARGS,
     *CHECKPOINT,
+    *RETENTION,
     *BACKOFF,
     *SPEC,
     *POD_SPEC,

@@ -115,6 +115,18 @@ class Directive(Wire):
         return self.model_copy(update={"push_key": None, "sent_at": None})
 
 
+class KeepRules(Wire):
+    """What of the saves older than the newest `keep_last` is kept; without that all are."""
+
+    every: int | None = None  # steps
+    best_metric: str | None = None
+    best_highest: bool = False
+    best_count: int = 1
+    thin: bool = False
+    archive_after_seconds: float | None = None
+    archive_class: str = "GLACIER"
+
+
 class SidecarConfig(Wire):
     """Static facts of one pod, in the environment variable RTJ_CONFIG."""
 
@@ -145,6 +157,7 @@ class SidecarConfig(Wire):
     trainer_grace_seconds: float = 30
     mirror: str = "auto"  # auto | always | never
     keep_last: int | None = None
+    keep: KeepRules = Field(default_factory=KeepRules)
     poll_seconds: float = 1.0  # scan of the checkpoint directory
     status_port: int = PORT_STATUS
     shared_directory: bool = False  # all pods of the gang see one checkpoint directory

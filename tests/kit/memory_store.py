@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rtj_api.reasons import Reason
 from rtj_sidecar.stores.base import (
+    ARCHIVES,
     Capabilities,
     Condition,
     Conflict,
@@ -23,6 +25,7 @@ from rtj_sidecar.stores.base import (
     ObjectMissing,
     Progress,
     Small,
+    StoreProblem,
     Uploaded,
     Written,
     clean_key,
@@ -35,7 +38,8 @@ class Crash(BaseException):
 
 
 class MemoryStore:
-    """`objects` maps keys to bytes. `before_write` and `after_write` get the key, may raise."""
+    """`objects` maps keys to bytes. `before_write` and `after_write` get the key, may raise.
+    What is in `classes` under an archive's class cannot be read unless it is in `restored`."""
 
     url = "memory://store"
 
@@ -44,10 +48,15 @@ class MemoryStore:
         self.before_write: Callable[[str], None] = lambda key: None
         self.after_write: Callable[[str], None] = lambda key: None
         self.writes = 0
+        self.classes: dict[str, str] = {}
+        self.restored: set[str] = set()
+        self.has_classes = True
 
     def seen_by_another(self) -> MemoryStore:
         """Another client of the same objects, with failures of its own."""
-        return MemoryStore(self.objects)
+        other = MemoryStore(self.objects)
+        other.classes, other.restored = self.classes, self.restored
+        return other
 
     def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
         self.before_write(key)
@@ -72,7 +81,30 @@ class MemoryStore:
         there = self.objects.get(clean_key(key))
         if there is None:
             return None
-        return Head(len(there[0]), there[1], crc64_text(crc64(there[0])))
+        return Head(
+            len(there[0]),
+            there[1],
+            crc64_text(crc64(there[0])),
+            storage_class=self.classes.get(key),
+            restored=key in self.restored,
+        )
+
+    def reclass(self, key: str, *, storage_class: str) -> None:
+        if key not in self.objects:
+            raise ObjectMissing(key)
+        self.before_write(key)
+        if self.has_classes:
+            self.classes[key] = storage_class
+        self.after_write(key)
+
+    def ask_back(self, key: str, *, days: int) -> None:
+        if key not in self.objects:
+            raise ObjectMissing(key)
+        self.restored.add(key)
+
+    def _readable(self, key: str) -> None:
+        if self.classes.get(key) in ARCHIVES and key not in self.restored:
+            raise StoreProblem(Reason.CHECKPOINT_ARCHIVED, f"{key}: InvalidObjectState")
 
     def delete(self, key: str) -> None:
         self.before_write(key)
@@ -110,6 +142,7 @@ class MemoryStore:
     ) -> None:
         if (there := self.objects.get(key)) is None:
             raise ObjectMissing(key)
+        self._readable(key)
         if hashlib.sha256(there[0]).hexdigest() != sha256:
             raise ContentMismatch(key, expected=sha256, got=hashlib.sha256(there[0]).hexdigest())
         path.write_bytes(there[0])
@@ -117,11 +150,13 @@ class MemoryStore:
     def read(self, key: str, *, start: int, end: int) -> bytes:
         if (there := self.objects.get(key)) is None:
             raise ObjectMissing(key)
+        self._readable(key)
         return there[0][start:end]
 
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         if (there := self.objects.get(key)) is None:
             raise ObjectMissing(key)
+        self._readable(key)
         return hashlib.sha256(there[0]).hexdigest()
 
     def end_uploads(self, prefix: str, *, is_over: Callable[[str], bool]) -> int:

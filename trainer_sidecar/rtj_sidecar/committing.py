@@ -14,21 +14,23 @@ from typing import ParamSpec, TypeVar
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.gangword import GangWord, is_stop
+from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
 from rtj_sidecar.runs.fence import FenceLost
+from rtj_sidecar.runs.keeping import Keep, keep_of
 from rtj_sidecar.runs.records import ManifestRecord, MarkKind, ShipRecord
 from rtj_sidecar.runs.retain import Retained
+from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Ignored
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
-from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.stores.base import Cancelled, StoreProblem
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 WAIT_SECONDS = 900.0
-KEPT_IN_DIRECTORY = 5  # verified saves, where they lie on the volume that the trainer writes to
-KEY = "store"
+KEY, ARCHIVE = "store", "archive"
 
 
 class Committing:
@@ -38,6 +40,7 @@ class Committing:
         self._at = station
         self._list = ships
         self._word = word
+        self._moving: asyncio.Task[None] | None = None  # to the archive
         self.retry_at: float | None = None  # monotonic: the store had a problem in this round
 
     async def commit(self, ship: ShipRecord, *, is_awaited: bool) -> None:
@@ -81,20 +84,39 @@ class Committing:
                 self._drop(ship, why)
 
     async def _retain(self) -> None:
-        """Beyond `keep_last`, durable saves are marked, and deleted an hour later."""
+        """What no rule keeps any more is marked, and deleted an hour later; what is old enough
+        goes to the archive, behind everything else."""
         at = self._at
-        keep, run, fence = at.site.config.keep_last, at.run, at.fence
-        if keep is None and at.site.config.keeps_in_directory:
-            keep = KEPT_IN_DIRECTORY  # the trainer's own rotation frees nothing that is linked
-        if keep is None or run is None or fence is None:
+        keep, run, fence = keep_of(at.site.config), at.run, at.fence
+        if run is None or fence is None:
             return
         resume = at.journal.entry.resume
         in_use = [resume.name] if resume is not None and resume.name else []
-        done = await self.in_store(run.retain, fence=fence, keep_last=keep, in_use=in_use)
-        gone = set(done.marked) if isinstance(done, Retained) else set()
-        if gone:
-            at.candidates = [c for c in at.candidates if c.name not in gone]
-            at.tell_candidates()
+        if keep.last is not None:
+            done = await self.in_store(run.retain, fence=fence, keep=keep, in_use=in_use)
+            gone = set(done.marked) if isinstance(done, Retained) else set()
+            if gone:
+                at.candidates = [c for c in at.candidates if c.name not in gone]
+                at.tell_candidates()
+        if keep.archive_after is not None and (self._moving is None or self._moving.done()):
+            self._moving = asyncio.create_task(self._archive(run, fence, keep, in_use))
+
+    async def _archive(self, run: Run, fence: int, keep: Keep, in_use: list[str]) -> None:
+        """One save after the other; what stands against it is told and tried with the next."""
+        at = self._at
+        while not at.closing.is_set() and at.fence == fence and at.may_publish:
+            try:
+                done = await self.in_store(
+                    run.archive, fence=fence, keep=keep, in_use=in_use, cancel=at.closing
+                )
+            except Cancelled:
+                return
+            if isinstance(done, NoArchive):
+                at.reporter.degrade(ARCHIVE, Reason.ARCHIVE_UNSUPPORTED, done.message)
+            if not isinstance(done, Archived):
+                return
+            at.reporter.heal(ARCHIVE)
+            log.info("archived %s", done.name)
 
     def _committed(self, manifest: ManifestRecord) -> None:
         at = self._at

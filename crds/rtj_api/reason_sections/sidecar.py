@@ -42,6 +42,21 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "newest one. It was moved aside, below `.rtj/set-aside`, and is never deleted.",
         "Keep what is not this run's own outside of checkpoint.path.",
     ),
+    Reason.CHECKPOINT_ARCHIVING: ReasonText(
+        "A save older than checkpoint.retention.archiveAfterSeconds is on its way to a slower "
+        "class of the store.",
+        "Nothing to do.",
+    ),
+    Reason.CHECKPOINT_ARCHIVED: ReasonText(
+        "A save lies in an archive of the store and cannot be read now, so it was passed over.",
+        "If it is wanted: `rtj checkpoints restore <save> --store <url> --run-id <runID>`, or `aws "
+        "s3api restore-object` for each of its objects. Hours later it can be chosen again.",
+    ),
+    Reason.ARCHIVE_UNSUPPORTED: ReasonText(
+        "The store does not have the class that checkpoint.retention.archiveClass names.",
+        "Name one that it has, or remove archiveAfterSeconds. Everything else of retention goes "
+        "on.",
+    ),
     Reason.CHECKPOINT_ORDER_UNKNOWN: ReasonText(
         "The directory of a new run holds saves whose numbers count different things (steps, "
         "epochs), so nobody can tell which is the newest. Nothing is started.",

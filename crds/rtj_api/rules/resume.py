@@ -18,6 +18,10 @@ HOW_TO_ALLOW = (
     "allow step 0 with the annotation resumable-training.dev/request: "
     '{"id": "1", "action": "allow-scratch"}'
 )
+HOW_TO_RESTORE = (
+    "Ask for it with `rtj checkpoints restore <save>` (or `aws s3api restore-object` for each of "
+    "its objects); it can be chosen again when the store has restored it, which may take hours"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ def holders(candidate: Candidate, *by_rank: Mapping[int, Collection[str]]) -> tu
 
 def why_unusable(candidate: Candidate, *, facts: Facts) -> str | None:
     """None when the save can be loaded by the whole gang; else why not."""
+    if candidate.invalid == Reason.CHECKPOINT_ARCHIVED:
+        return f"it lies in an archive of the store. {HOW_TO_RESTORE}"
     if candidate.invalid is not None:
         return f"found invalid: {candidate.invalid}"
     if candidate.full_state is False:

@@ -18,7 +18,7 @@ from typing import Any
 from rtj_api import contract, wire
 from rtj_api.reasons import Reason
 from rtj_api.rules.steering import masked, path_in
-from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
+from rtj_api.v1alpha1 import BestMode, CaBundle, JobSpec, Retention, Store, Thin
 
 from rtj_operator.core import mounts, ports, without_store
 from rtj_operator.core import template as tpl
@@ -292,6 +292,7 @@ def _config(
         trainer_grace_seconds=trainer_grace_seconds(spec),
         mirror=checkpoint.local.mirror,
         keep_last=checkpoint.retention.keep_last,
+        keep=_keep(checkpoint.retention, has_store=store is not None),
         status_port=port,
         shared_directory=is_shared(spec, kind),
         fenced_directory=is_fenced(kind),
@@ -301,6 +302,21 @@ def _config(
         outputs=list(spec.outputs),
         rendezvous_told=is_on_host(spec),
         post_start=post_start(parts.pod["containers"][parts.trainer]),
+    )
+
+
+def _keep(retention: Retention, *, has_store: bool) -> wire.KeepRules:
+    best = retention.keep_best
+    # On the volume that the trainer writes to every save that is kept takes its room.
+    thin = retention.thin or (Thin.GEOMETRIC if has_store else Thin.NONE)
+    return wire.KeepRules(
+        every=retention.keep_every,
+        best_metric=best.metric if best is not None else None,
+        best_highest=best is not None and best.mode == BestMode.MAX,
+        best_count=best.count if best is not None else 1,
+        thin=thin == Thin.GEOMETRIC,
+        archive_after_seconds=retention.archive_after_seconds,
+        archive_class=retention.archive_class,
     )
 
 

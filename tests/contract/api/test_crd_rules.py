@@ -209,6 +209,28 @@ CASES = {
             checkpoint(resumeFrom="file:///var/run/secrets/x"),
         ],
     ),
+    "retention-keep-last": Case(
+        "set keepLast, without which every save is kept",
+        takes=[
+            checkpoint(retention={"keepLast": 3, "keepEvery": 1000, "thin": "none"}),
+            checkpoint(retention={"keepLast": 3, "keepBest": {"metric": "acc", "mode": "max"}}),
+            checkpoint(retention={"archiveAfterSeconds": 86400}),
+        ],
+        refuses=[
+            checkpoint(retention={"keepEvery": 1000}),
+            checkpoint(retention={"keepBest": {}}),
+            checkpoint(retention={"thin": "geometric"}),
+        ],
+    ),
+    "archive-store": Case(
+        "archiveAfterSeconds needs an s3:// store",
+        takes=[
+            checkpoint(retention={"archiveAfterSeconds": 86400, "archiveClass": "DEEP_ARCHIVE"})
+        ],
+        refuses=[
+            checkpoint(store={"url": "file:///runs"}, retention={"archiveAfterSeconds": 86400})
+        ],
+    ),
     "resume-args-variables": Case(
         "name a variable that does not exist: use $(RTJ_RESUME_CHECKPOINT)",
         takes=[

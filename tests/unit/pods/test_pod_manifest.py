@@ -187,6 +187,33 @@ def test_the_config_survives_kubernetes_expansion_and_says_what_the_spec_says() 
     assert config.trainer_grace_seconds == 60
 
 
+@pytest.mark.parametrize(
+    ("retention", "has_store", "thin"),
+    [
+        ({"keepLast": 5}, True, True),
+        ({"keepLast": 5, "thin": "none"}, True, False),
+        ({"keepLast": 5}, False, False),
+        ({"keepLast": 5, "thin": "geometric"}, False, True),
+    ],
+)
+def test_older_saves_are_thinned_in_a_store_unless_the_spec_says_otherwise(
+    retention: dict, has_store: bool, thin: bool
+) -> None:
+    best = {"keepBest": {"metric": "acc", "mode": "max", "count": 2}, "keepEvery": 1000}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    made = a_spec(
+        trainer={"volumeMounts": [{"name": "v", "mountPath": "/checkpoints"}]},
+        pod={"volumes": [volume]},
+        checkpoint={"retention": retention | best, **({} if has_store else {"store": None})},
+    )
+    pod = desired_pod(made, owner=OWNER, rank=0, made_in=1, settings=SETTINGS)
+    value = next(e["value"] for e in sidecar_of(pod)["env"] if e["name"] == "RTJ_CONFIG")
+    config = wire.SidecarConfig.model_validate_json(value.replace("$$(", "$("))
+    assert config.keep == wire.KeepRules(
+        every=1000, best_metric="acc", best_highest=True, best_count=2, thin=thin
+    )
+
+
 def test_the_default_run_id_is_namespace_and_name() -> None:
     value = next(
         e["value"] for e in sidecar_of(a_pod(SMALLEST))["env"] if e["name"] == "RTJ_CONFIG"

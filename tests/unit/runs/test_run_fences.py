@@ -11,6 +11,7 @@ from kit.ranks import (
     shipped,
 )
 from rtj_sidecar.runs.fence import Claimed, Done, FenceTaken, OwnedByOther, Superseded
+from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.records import Outcome, Parent
 from rtj_sidecar.stores.base import StoreProblem
 
@@ -122,7 +123,7 @@ def test_a_listing_without_the_held_fence_proves_no_loss(ranks: Ranks) -> None:
         for ask in (
             lambda: zero.run.held(fence),
             lambda: zero.run.set_parent(fence=fence, parent=SCRATCH),
-            lambda: zero.run.retain(fence=fence, keep_last=1),
+            lambda: zero.run.retain(fence=fence, keep=Keep(last=1)),
         ):
             with pytest.raises(StoreProblem, match="as the highest") as raised:
                 ask()

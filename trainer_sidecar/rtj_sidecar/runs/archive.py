@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import cast
 
 from rtj_api.reasons import Reason
 
@@ -54,7 +55,7 @@ def archive_next(
         return None
     save, class_ = due[0], keep.archive_class
     store = context.store
-    if not isinstance(store, Reclasses):
+    if not hasattr(store, "reclass"):
         return NoArchive(
             f"{store.url} has no storage classes: remove checkpoint.retention.archiveAfterSeconds"
         )
@@ -71,7 +72,7 @@ def archive_next(
         if lost := lost_to(context, fence):
             return lost
         try:
-            store.reclass(key, storage_class=class_)
+            cast(Reclasses, store).reclass(key, storage_class=class_)
         except ObjectMissing:
             continue
         after = store.head(key)

@@ -42,6 +42,8 @@ def index_of(history: History, *, base_url: str) -> dict[str, Any]:
                 "status": manifest.status,
                 "bytes": manifest.bytes,
                 "branch": save in chain.branches,
+                "pinned": history.pinned(save),
+                "archived": history.archived(save),
                 "why_invalid": condemned.message if condemned else None,
                 "manifest": f"{base_url}/{keys.manifest_key(save)}",
             }

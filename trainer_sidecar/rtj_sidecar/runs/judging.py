@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rtj_api.reasons import Reason
+from rtj_api.rules.resume import HOW_TO_RESTORE
 from rtj_api.wire import Candidate
 
 from rtj_sidecar.runs import keys
@@ -45,7 +46,11 @@ class Judging:
         if save is None:
             return None
         found = history.condemned(save)
-        return found.message if found else history.broken.get(keys.manifest_key(save))
+        if found is not None:
+            return found.message
+        if history.archived(save):
+            return f"{name} lies in an archive of the store. {HOW_TO_RESTORE}"
+        return history.broken.get(keys.manifest_key(save))
 
     def vet(
         self,

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rtj_api.wire import SidecarConfig
+
 from rtj_sidecar.checkpoints.types import Status
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.history import History
@@ -42,6 +44,27 @@ class Keep:
     thin: bool = False
     archive_after: float | None = None
     archive_class: str = "GLACIER"
+
+
+KEPT_IN_DIRECTORY = 5  # verified saves, where they lie on the volume that the trainer writes to
+
+
+def keep_of(config: SidecarConfig) -> Keep:
+    """As the job's spec says it, or as it is without a word."""
+    rules, last = config.keep, config.keep_last
+    if last is None and config.keeps_in_directory:
+        last = KEPT_IN_DIRECTORY  # the trainer's own rotation frees nothing that is linked
+    best = None
+    if rules.best_metric is not None:
+        best = Best(rules.best_metric, highest=rules.best_highest, count=rules.best_count)
+    return Keep(
+        last=last,
+        every=rules.every,
+        best=best,
+        thin=rules.thin,
+        archive_after=rules.archive_after_seconds,
+        archive_class=rules.archive_class,
+    )
 
 
 class Why(StrEnum):
@@ -125,8 +148,9 @@ def to_archive(
     return tuple(
         save
         for save, reason in reversed(list(why.items()))
-        if reason not in (None, Why.IN_USE, Why.PINNED)
+        if reason is not None
         and save not in near
+        and not history.pinned(save)
         and history.manifests[save].name not in apart
         and not history.archived(save)
         and now - history.manifests[save].committed_at >= keep.archive_after

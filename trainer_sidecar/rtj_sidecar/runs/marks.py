@@ -16,7 +16,6 @@ from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import MarkKind, MarkRecord
 
-
 _OPPOSITE = {
     MarkKind.PINNED: (MarkKind.UNPINNED,),
     MarkKind.UNPINNED: (MarkKind.PINNED,),

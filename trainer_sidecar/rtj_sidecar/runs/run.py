@@ -23,6 +23,7 @@ from rtj_api.wire import Candidate, Found, Wanted
 
 from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
+from rtj_sidecar.runs.archive import Archived, NoArchive, archive_next
 from rtj_sidecar.runs.beginnings import OpenPlace
 from rtj_sidecar.runs.commit import (
     Committed,
@@ -45,6 +46,7 @@ from rtj_sidecar.runs.fence import (
 from rtj_sidecar.runs.history import History, read_history
 from rtj_sidecar.runs.index import write_index
 from rtj_sidecar.runs.judging import Judging
+from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.moving import Moving
 from rtj_sidecar.runs.ready import Agreement
@@ -59,7 +61,6 @@ from rtj_sidecar.runs.records import (
     SaveFacts,
     ShipRecord,
 )
-from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.retain import Retained, retain
 from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named

@@ -15,7 +15,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.records import FileRecord
-from rtj_sidecar.stores.base import ObjectMissing, changing
+from rtj_sidecar.stores.base import Head, ObjectMissing, StoreProblem, changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,31 @@ def corrupt(file: FileRecord, *, expected: str, got: str) -> Finding:
     return Finding(Reason.CHECKPOINT_CORRUPT, file.path, file.key, expected, got)
 
 
+def is_archive(finding: Finding) -> bool:
+    """It says that the bytes cannot be read now, and nothing against them."""
+    return finding.reason == Reason.CHECKPOINT_ARCHIVED
+
+
+def _archived(context: Context, file: FileRecord, head: Head) -> Finding | None:
+    """None where it can be read all the same: some servers keep the class as a mere word."""
+    try:
+        context.store.read(context.full(file.key), start=0, end=1)
+    except ObjectMissing:
+        return missing(file)
+    except StoreProblem as problem:
+        if problem.reason != Reason.CHECKPOINT_ARCHIVED:
+            raise
+        return Finding(
+            Reason.CHECKPOINT_ARCHIVED,
+            file.path,
+            file.key,
+            "an object that can be read",
+            f"one in {head.storage_class}. Ask for it with `rtj checkpoints restore` (or `aws "
+            f"s3api restore-object` for every object of the save); hours later it can be chosen",
+        )
+    return None
+
+
 def check_files(
     context: Context,
     files: Sequence[FileRecord],
@@ -81,6 +106,8 @@ def _check(
         return corrupt(
             file, expected=f"CRC64NVME {file.crc64nvme}", got=f"CRC64NVME {head.crc64nvme}"
         )
+    if head.is_archived and (archived := _archived(context, file, head)) is not None:
+        return archived
     if not read_all and (head.crc64nvme is not None or head.etag == file.etag):
         return None
     try:

@@ -1,8 +1,9 @@
 """Before a save is offered, it is proved whole; a bad one is marked, and the next older tried.
 
 What every pod has pinned was proved where it lies. What has to come from the store is fetched right
-away into the hidden directory that restore takes it from, so its bytes are read once. Must never
-mark because the store could not be asked: unknown is not bad.
+away into the hidden directory that restore takes it from, so its bytes are read once. What lies
+in an archive of the store is passed over without a verdict. Must never mark because the store could
+not be asked: unknown is not bad.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fetch import FetchFailed, fetch
 from rtj_sidecar.runs.marks import mark
 from rtj_sidecar.runs.records import FileRecord, ManifestRecord, MarkKind
-from rtj_sidecar.runs.verify import Finding, check_files
+from rtj_sidecar.runs.verify import Finding, check_files, is_archive
 from rtj_sidecar.stores.base import Progress, StoreProblem
 
 
@@ -59,6 +60,10 @@ def vet(
             judged.append(candidate)
             proved = candidate.full_state is not False
             continue
+        if is_archive(finding):
+            # No verdict on the save: it is passed over for as long as nobody can read it.
+            judged.append(candidate.model_copy(update={"invalid": str(finding.reason)}))
+            continue
         mark(
             context,
             save,
@@ -87,7 +92,7 @@ def _judge(
 ) -> Finding | None:
     findings = check_files(context, manifest.files, cancel=cancel)
     if findings or deep_into is None:
-        return findings[0] if findings else None
+        return next((each for each in findings if not is_archive(each)), next(iter(findings), None))
     mine = wanted_by(manifest, context.rank)
     outcome = fetch(
         context,

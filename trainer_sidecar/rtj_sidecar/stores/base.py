@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from rtj_api.reasons import Reason
 
@@ -231,13 +231,16 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-@runtime_checkable
 class Reclasses(Protocol):
     """A store whose objects have classes of different speed and price."""
 
     def reclass(self, key: str, *, storage_class: str) -> None:
         """Move an object to that class without its bytes coming here. Raises ObjectMissing,
         StoreProblem."""
+        ...
+
+    def ask_back(self, key: str, *, days: int) -> None:
+        """Ask for an archived object to be readable for some days. Raises as `reclass`."""
         ...
 
 

@@ -40,6 +40,7 @@ from rtj_sidecar.stores.base import (
 from rtj_sidecar.stores.local import crc64, crc64_text
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_body import Body
+from rtj_sidecar.stores.s3_classes import ask_back, class_of, reclass, restored
 from rtj_sidecar.stores.s3_clients import clients_of
 from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
@@ -141,8 +142,25 @@ class S3Store:
             size=answer["ContentLength"],
             etag=answer["ETag"],
             crc64nvme=answer.get("ChecksumCRC64NVME"),
-            storage_class=answer.get("StorageClass"),
+            storage_class=class_of(answer),
+            restored=restored(answer),
         )
+
+    def reclass(self, key: str, *, storage_class: str) -> None:
+        head = self.head(key)
+        reclass(
+            lambda *words, **more: self._large_call(
+                *words, patience_s=self._patience_s, cancel=None, **more
+            ),
+            bucket=self._bucket,
+            full_key=self._full_key(key),
+            key=key,
+            size=head.size if head is not None else 0,
+            storage_class=storage_class,
+        )
+
+    def ask_back(self, key: str, *, days: int) -> None:
+        ask_back(self._call, key=key, days=days)
 
     def delete(self, key: str) -> None:
         with contextlib.suppress(Absent):

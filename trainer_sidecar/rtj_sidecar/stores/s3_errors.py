@@ -92,6 +92,16 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
             f"{what}; the token has expired: renew it (workload identity does so by itself)",
             transient=True,
         )
+    if code == "InvalidObjectState":
+        return StoreProblem(
+            Reason.CHECKPOINT_ARCHIVED,
+            f"{what}; the object is archived: ask the store to restore it "
+            "(`rtj checkpoints restore`), and try again when it has",
+        )
+    if code == "RestoreAlreadyInProgress":
+        return StoreProblem(
+            Reason.CHECKPOINT_ARCHIVED, f"{what}; it is being restored already", transient=True
+        )
     if code in _REFUSED or status in (401, 403):
         return StoreProblem(
             Reason.CREDENTIALS_REFUSED,
