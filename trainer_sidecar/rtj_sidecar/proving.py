@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from rtj_api.contract import HIDDEN_DIR
 from rtj_api.wire import Candidate, Found, Verdict, Wanted
 
+from rtj_sidecar.cancelling import OneAtATime
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.run import Run
@@ -24,6 +26,7 @@ class Proving:
     def __init__(self, station: Station, holding: Holding) -> None:
         self._at = station
         self._holding = holding
+        self._imports = OneAtATime()
 
     async def vet(self, run: Run, candidates: list[Candidate], *, fence: int) -> list[Candidate]:
         """Newest first, until one is whole. Raises StoreProblem."""
@@ -40,16 +43,18 @@ class Proving:
 
     async def beginning(self, run: Run, history: History, *, wanted: Wanted, fence: int) -> Found:
         """The one that was asked for, copied into the run and proved. Raises StoreProblem."""
-        at = self._at
-        found = await asyncio.to_thread(
+        at, config = self._at, self._at.site.config
+        find = partial(
             run.find,
             history,
             wanted=wanted,
             fence=fence,
             incoming=at.site.path / HIDDEN_DIR / "importing" / f"f{fence}",
             progress=at.fetched,
-            cancel=at.closing,
+            layout=config.layout,
+            include=tuple(config.include),
         )
+        found = await self._imports.call(find, closing=at.closing)
         if found.save is not None:
             found = await self._proved(run, found, found.save, fence=fence)
         return found

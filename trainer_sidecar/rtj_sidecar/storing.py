@@ -171,6 +171,8 @@ class Storing:
         finally:
             self.vetted.set()
         log.info("%s: %s", wanted.value, found.problem or (found.save and found.save.name))
+        for passed in found.passed_over:
+            log.info("passed over %s", passed)
         at.reporter.set(found=found, listed=True)
         self._looking.tell()
         return True

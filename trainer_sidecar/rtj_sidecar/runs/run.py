@@ -21,6 +21,7 @@ from pathlib import Path
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Found, Wanted
 
+from rtj_sidecar.checkpoints.layouts import AUTO
 from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs.archive import Archived, NoArchive, archive_next
@@ -143,8 +144,10 @@ class Run:
         incoming: Path,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
+        layout: str = AUTO,
+        include: tuple[str, ...] = (),
     ) -> Found:
-        """The beginning that a person named; of another run: copied into this one."""
+        """The beginning that a person named; of elsewhere: copied into this run."""
         found = beginnings.find(
             self._context,
             history,
@@ -154,6 +157,8 @@ class Run:
             incoming=incoming,
             progress=progress,
             cancel=cancel,
+            layout=layout,
+            include=include,
         )
         if found.save is not None:
             write_index(self._context, self.history())

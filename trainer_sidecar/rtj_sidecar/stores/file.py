@@ -228,6 +228,15 @@ class FileStore:
         finally:
             os.close(descriptor)
 
+    def read(self, key: str, *, start: int, end: int) -> bytes:
+        with self._problems(key):
+            try:
+                with self._at(key).open("rb") as file:
+                    return os.pread(file.fileno(), max(0, end - start), start)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                self._prove_there()
+                raise ObjectMissing(key) from error
+
     def sha256(self, key: str, *, cancel: threading.Event | None = None) -> str:
         digest = hashlib.sha256()
         for block in self._read(key):
