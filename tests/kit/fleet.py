@@ -25,7 +25,7 @@ from kit.fleet_pod import FleetPod
 from kit.podlike import free_port
 
 RUN = "ns/gpt"
-DEADLINE = 90.0
+DEADLINE = 40.0
 
 
 def shard(step: int, rank: int, *, size: int = 2000) -> dict[str, object]:
@@ -52,6 +52,8 @@ class Fleet:
         self.rates = dict(rates or {})
         self.shared = shared
         self.options = options
+        endpoint = options.get("store_endpoint")
+        self.endpoint = str(endpoint) if endpoint else None
         self.port = free_port()
         self.pods: list[FleetPod] = []
         self.attempt = 0
@@ -195,7 +197,7 @@ class Fleet:
 
     def history(self) -> History:
         reader = Run(
-            store=open_store(self.url),
+            store=open_store(self.url, endpoint=self.endpoint),
             run_id=RUN,
             cluster_uid="cluster",
             job_uid="reader",

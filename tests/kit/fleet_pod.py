@@ -12,9 +12,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from rtj_api import contract
 from rtj_api.wire import (
@@ -28,10 +28,12 @@ from rtj_api.wire import (
     TrainerState,
     TrainerView,
 )
+from rtj_sidecar import opening
 from rtj_sidecar.agent import Agent
 from rtj_sidecar.config import Site
 from rtj_sidecar.stores.base import Condition, Conflict, Progress, Store, Uploaded, Written
 from rtj_sidecar.stores.base import check_cancel as check
+from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.trainer.install import write_whole
 
 STEP_SECONDS = 0.05
@@ -126,16 +128,18 @@ class FleetPod:
                 port=self.config.status_port,
             )
         )
-        await self.agent.start()
-        run = self.agent.station.run
-        assert run is not None
-        self.store = PacedStore(run._context.store, rate=self.rate)
-        run._context = replace(run._context, store=self.store)  # type: ignore[arg-type]
+        # Its own line to the store, put in where the agent opens it.
+        with mock.patch.object(opening, "open_store", self._line):
+            await self.agent.start()
         self._publish()
         self._tasks = [
             asyncio.create_task(self._run_agent()),
             asyncio.create_task(self._play()),
         ]
+
+    def _line(self, *where: Any, **options: Any) -> Store:
+        self.store = PacedStore(open_store(*where, **options), rate=self.rate)
+        return self.store  # type: ignore[return-value]
 
     async def _run_agent(self) -> None:
         try:

@@ -179,6 +179,7 @@ class Agent:
             group.create_task(self.leaving.loop())
             group.create_task(self.looking.loop())
             group.create_task(self.shipping.loop())
+            group.create_task(self.shipping.uploading.loop())
             group.create_task(self.mirroring.loop())
             group.create_task(self.attempts.store_mode.loop())
             group.create_task(self.fence.loop())
@@ -191,7 +192,7 @@ class Agent:
         station = self._station
         if station is not None:
             station.closing.set()
-            self.shipping.uploading.cancel.set()
+            self.shipping.uploading.stop()
             self.attempts.behind.cancel()
             await station.http.close()
             station.lane.shutdown(wait=False, cancel_futures=True)

@@ -156,14 +156,18 @@ class Directory:
 
     def update(self, save: LocalSave, **changes: object) -> LocalSave:
         """Change what is remembered of a pin. Raises DirectoryProblem."""
-        record = save.record.model_copy(update=changes)
-        if record != save.record:
+        # `save` may have been looked at before a long upload: what was learnt since stays.
+        known = self._saves.get(save.pin.id)
+        if known is None:
+            return save  # dropped meanwhile: nothing is remembered of it
+        record = known.record.model_copy(update=changes)
+        if record != known.record:
             try:
-                write_record(self.path, save.pin.id, record)
+                write_record(self.path, known.pin.id, record)
             except OSError as error:
                 raise problem_of(error, self.path, "write to") from error
-            self.hold(LocalSave(save.pin, record))
-        return self._saves[save.pin.id]
+            self.hold(LocalSave(known.pin, record))
+        return self._saves[known.pin.id]
 
     def drop(self, save: LocalSave) -> None:
         drop_pin(reader=self.reader, pin_id=save.pin.id)

@@ -35,6 +35,10 @@ class GangWord:
         """Who wrote the newest durable save, as far as this holder has seen none commit."""
         self.usual = self.usual or frozenset(ranks)
 
+    def sent(self, name: str) -> set[int]:
+        """Ranks that have told that their part of this save is in the store."""
+        return {rank for rank, seen in self.said.items() if name in seen.parts}
+
     def pinned_by_others(self) -> set[str]:
         """Names that some other rank of this attempt has pinned."""
         own = self._at.site.config.rank

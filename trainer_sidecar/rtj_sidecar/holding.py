@@ -108,6 +108,7 @@ class Holding:
         found = next_naming(
             heard=list(self._heard.values()),
             open_ships=len(self.list.open),
+            lagging_since=self.list.lagging_since(self.word.sent),
             usual=self.word.usual,
             world_size=directive.world_size,
             now=time.monotonic(),

@@ -7,7 +7,6 @@ job made while its sidecar looked after it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 from rtj_api.reasons import Reason
@@ -23,6 +22,7 @@ from rtj_sidecar.pinning import pin_found
 from rtj_sidecar.room import PodVolume, ease
 from rtj_sidecar.sight import HURRY_SECONDS, Look
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.waits import happens
 
 KEY = "directory"
 ROOM_KEY = "room"
@@ -52,8 +52,7 @@ class Looking:
         """While a trainer runs: every `poll_seconds`, and at once when asked."""
         at = self._at
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(at.look_now.wait(), self._poll_seconds())
+            await happens(at.look_now, seconds=self._poll_seconds())
             at.look_now.clear()
             # On a shared directory other pods' trainers may write after this pod's has ended.
             shared = at.site.config.shared_directory and self._may_have_writers

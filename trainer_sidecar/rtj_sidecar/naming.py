@@ -97,11 +97,15 @@ def next_naming(
     now: float,
     grace: float,
     final: bool = False,
+    lagging_since: float | None = None,
 ) -> Naming:
     """What to do with the saves that have no name yet.
 
     `usual`: ranks that wrote the last save; without any knowledge all ranks are waited for.
     `final`: nothing more will be heard (trainers ended, all ranks told), so nobody is waited for.
+    `lagging_since`: since when (monotonic) a named save waits for some rank's part, None where
+    none does. What finished after that waits too: that rank's line would come to it only later,
+    and by then a newer save may have finished.
     """
     waiting = groups(heard)
     if not waiting:
@@ -113,10 +117,16 @@ def next_naming(
     def is_ready(group: Group) -> bool:
         return final or expected <= set(group.by_rank) or now - group.first_at >= grace
 
+    if lagging_since is not None and not final:
+        waiting = [group for group in waiting if group.first_at <= lagging_since]
+        if not waiting:
+            return Naming()
     ready = [group for group in waiting if is_ready(group)]
     if not ready:
         return Naming(wake_at=min(group.first_at for group in waiting) + grace)
-    # In order while the store keeps up; under back-pressure only the newest counts.
-    chosen = ready[0] if len(ready) <= MAX_OPEN - open_ships else ready[-1]
+    # In order while the store keeps up; under back-pressure only the newest counts, and weights
+    # alone do not count for a newest save that could be resumed from.
+    whole = [group for group in ready if group.lead.facts.full_state is not False]
+    chosen = ready[0] if len(ready) <= MAX_OPEN - open_ships else (whole or ready)[-1]
     older = tuple(g for g in waiting if g.arrival < chosen.arrival)
     return Naming(name=chosen, skipped=older)

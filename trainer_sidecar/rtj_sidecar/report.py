@@ -15,6 +15,8 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.news import is_news
 from rtj_api.wire import Problem, Report, Verdict
 
+from rtj_sidecar.waits import happens
+
 PROGRESS_SECONDS = 1.0
 VERDICTS_KEPT = 20
 # Changes of these alone wake a long poll at most once in PROGRESS_SECONDS.
@@ -106,8 +108,5 @@ class Reporter:
             left = began + (min(quiet, wait) if has_progress else wait) - time.monotonic()
             if left <= 0:
                 break
-            try:
-                await asyncio.wait_for(self._changed.wait(), left)
-            except TimeoutError:
-                continue
+            await happens(self._changed, seconds=left)
         return self._report.model_copy(update={"sent_at": time.time()})

@@ -7,13 +7,13 @@ contents under one version.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Collection
 
 from rtj_sidecar.messages import OpenShip, Ships
 from rtj_sidecar.runs.records import ShipRecord
+from rtj_sidecar.waits import happens
 
 KEPT = 64
 
@@ -39,8 +39,7 @@ class ShipList:
     async def ships(self, *, since: int | None, wait: float) -> Ships:
         deadline = time.monotonic() + wait
         while since == self._version and (left := deadline - time.monotonic()) > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+            await happens(self._changed, seconds=left)
         return self.now()
 
     def now(self) -> Ships:
@@ -63,6 +62,12 @@ class ShipList:
     def open_for(self, name: str) -> float:
         """Seconds since that save was opened here."""
         return time.monotonic() - self._opened.get(name, 0)
+
+    def lagging_since(self, sent: Callable[[str], Collection[int]]) -> float | None:
+        """Since when (monotonic) the oldest save waits whose expected ranks have not all sent
+        their part; None where all have. `sent`: who has sent it, by the save's name."""
+        waiting = [n for n, ship in self.open.items() if set(ship.record.expected) - set(sent(n))]
+        return min((self._opened[name] for name in waiting), default=None)
 
     def names_generation(self, rank: int, fingerprint: str) -> bool:
         """Whether an open save is known to be what that rank tells of."""

@@ -21,6 +21,7 @@ from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.telling import TELL_SECONDS, Telling
 from rtj_sidecar.uploading import Uploading
+from rtj_sidecar.waits import happens
 
 POLL_SECONDS = 25.0
 FALLBACK_SECONDS = 15.0
@@ -36,7 +37,7 @@ class Shipping:
         self._ships = Ships(version=0)
         self.fates = Fates(station, looking)
         self.telling = Telling(station, holding)
-        self.uploading = Uploading(station, self.fates, self.telling)
+        self.uploading = Uploading(station, self.fates)
 
     @property
     def newest_durable(self) -> str | None:
@@ -110,8 +111,7 @@ class Shipping:
         """Tell, answer, name, commit, whenever something changed."""
         at = self._at
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(at.ship_now.wait(), self._patience())
+            await happens(at.ship_now, seconds=self._patience())
             at.ship_now.clear()
             await self.round()
 
@@ -120,18 +120,15 @@ class Shipping:
         left = TELL_SECONDS if wake is None else max(0.05, wake - time.monotonic())
         return min(TELL_SECONDS, left)
 
-    async def round(self, *, may_name: bool = True) -> None:
+    async def round(self) -> None:
+        """Tell, name, commit, learn. What is to be uploaded goes beside it: see Uploading."""
         await self.telling.tell()
         if self._holding is not None:
             if self._at.may_publish:
-                await self._holding.work(may_name=may_name)
+                await self._holding.work()
             self._ships = self._holding.list.now()
+        self.uploading.hear(self._ships)
         await self.fates.learn(self._ships)
-        await self.uploading.answer_all(self._ships.ships)
-        if self._holding is not None and self._at.may_publish:
-            await self._holding.work(may_name=may_name)
-            self._ships = self._holding.list.now()
-            await self.fates.learn(self._ships)
 
     async def listen_loop(self) -> None:
         """Other ranks: hear of ships by long poll, from the store where the holder is silent."""

@@ -5,6 +5,7 @@ Must never tell less than what lies in the pins: a save that is not told gets no
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from aiohttp import ClientError, ClientTimeout
@@ -25,6 +26,7 @@ class Telling:
         self._holding = holding
         self._told: Seen | None = None
         self._told_at = 0.0
+        self._busy = asyncio.Lock()  # an older word must not come after a newer one
 
     def seen(self) -> Seen:
         at = self._at
@@ -55,6 +57,10 @@ class Telling:
 
     async def tell(self) -> None:
         """Tell the holder when something changed, and now and then while something waits."""
+        async with self._busy:
+            await self._tell()
+
+    async def _tell(self) -> None:
         at, seen = self._at, self.seen()
         old = time.monotonic() - self._told_at
         if self._holding is not None:

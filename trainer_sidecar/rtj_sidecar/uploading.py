@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
 
 from rtj_sidecar.arrivals import learn_hash
 from rtj_sidecar.fates import Fates
 from rtj_sidecar.localsave import LocalSave
-from rtj_sidecar.messages import OpenShip
+from rtj_sidecar.messages import OpenShip, Ships
 from rtj_sidecar.runs.records import PartRecord, ShipRecord
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
-from rtj_sidecar.telling import Telling
+from rtj_sidecar.waits import happens
 
+LOOK_SECONDS = 1.0
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 KEY = "upload"
 
@@ -28,24 +28,54 @@ KEY = "upload"
 class Uploading:
     """One upload at a time. Belongs to the event loop's thread."""
 
-    def __init__(self, station: Station, fates: Fates, telling: Telling) -> None:
+    def __init__(self, station: Station, fates: Fates) -> None:
         self._at = station
         self._fates = fates
-        self._telling = telling
         self._heard_at: dict[str, float] = {}  # when this rank heard of a ship it has no files of
         self.answered: set[str] = set()
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0  # monotonic: the store has a moment's rest
-        self.cancel = threading.Event()
+        self._ships = Ships(version=0)
+        self._news = asyncio.Event()
+        self._current: tuple[str, threading.Event] | None = None
+        self._is_closing = False
 
-    async def answer_all(self, ships: Sequence[OpenShip]) -> None:
-        """Each that this rank has not answered yet, unless the store rests."""
-        # Newest first: the newest save is what a fault would cost most.
-        for ship in reversed(ships):
-            if time.monotonic() < self._not_before:
-                return
-            if ship.record.name not in self.answered:
+    def hear(self, ships: Ships) -> None:
+        """The holder's list as it is now; what it has decided is not sent any further."""
+        self._ships = ships
+        self._news.set()
+        if self._current is not None:
+            name, cancel = self._current
+            if name in ships.dropped or name in ships.durable:
+                cancel.set()
+
+    def stop(self) -> None:
+        """Nothing more is sent: the agent ends."""
+        self._is_closing = True
+        if self._current is not None:
+            self._current[1].set()
+
+    async def loop(self) -> None:
+        """Beside the round: an upload may take minutes, in which this rank tells and hears on."""
+        while True:
+            await happens(self._news, seconds=LOOK_SECONDS)
+            self._news.clear()
+            while (ship := self._next()) is not None:
                 await self._answer(ship)
+                self._at.ship_now.set()
+
+    def _next(self) -> OpenShip | None:
+        """What this rank has not answered yet, newest first: a fault would cost most of it."""
+        if time.monotonic() < self._not_before or self._is_closing or self._at.run is None:
+            return None
+        for ship in reversed(self._ships.ships):
+            name = ship.record.name
+            is_decided = name in self._ships.dropped or name in self._ships.durable
+            if name in self.answered or is_decided:
+                continue
+            if self.match(ship) is not None or self._may_say_none(ship.record):
+                return ship
+        return None
 
     async def _answer(self, ship: OpenShip) -> None:
         at, record = self._at, ship.record
@@ -54,8 +84,6 @@ class Uploading:
             return
         local = self.match(ship)
         if local is None:
-            if not self._may_say_none(record):
-                return
             why = "this rank saw no files of it"
             await self._send(record, None, run.answer_none, record, why=why)
             return
@@ -77,16 +105,22 @@ class Uploading:
             )
             for file in local.pin.files
         ]
-        await self._send(
-            record,
-            local,
-            run.moving.upload_part,
-            record,
-            files=files,
-            save=local.record.facts,
-            progress=lambda count: at.moved(uploaded=count),
-            cancel=self.cancel,
-        )
+        cancel = threading.Event()
+        self._current = (record.name, cancel)
+        try:
+            await self._send(
+                record,
+                local,
+                run.moving.upload_part,
+                record,
+                files=files,
+                save=local.record.facts,
+                progress=lambda count: at.moved(uploaded=count),
+                cancel=cancel,
+            )
+        finally:
+            self._current = None
+            cancel.set()  # also where this task was cancelled: the thread goes on by itself
 
     async def _send(self, ship: ShipRecord, local: LocalSave | None, call, /, *args, **kwargs):  # type: ignore[no-untyped-def]
         at = self._at
@@ -98,7 +132,7 @@ class Uploading:
             log.warning("upload of %s: %s", ship.name, problem.message)
             at.reporter.degrade(KEY, problem.reason, problem.message)
             self._not_before = time.monotonic() + self._back_off
-            asyncio.get_running_loop().call_later(self._back_off + 0.01, at.ship_now.set)
+            asyncio.get_running_loop().call_later(self._back_off + 0.01, self._news.set)
             self._back_off = min(MAX_BACK_OFF, 2 * self._back_off)
             return
         except SourceChanged as changed:
@@ -117,7 +151,6 @@ class Uploading:
                 await at.on_disk(self._learn_hashes, local, part)
             else:
                 await self._fates.remember(local, over=part.why_none or "answered with none")
-        await self._telling.tell()
 
     def _learn_hashes(self, local: LocalSave, part: PartRecord) -> None:
         directory = self._at.directory

@@ -14,6 +14,7 @@ from kit.fleet_pod import FleetPod, PodDied
 from kit.toy_trainer import load
 from rtj_api.reasons import Reason
 from rtj_api.wire import Resume, SidecarPhase
+from rtj_sidecar import owning
 
 
 def fleet_of(tmp_path: Path, world_size: int, **options: object) -> Fleet:
@@ -119,8 +120,11 @@ async def test_a_complete_set_whose_holder_died_is_rolled_forward(tmp_path: Path
         assert holds_own(fleet, 10)
 
 
-async def test_of_two_holders_one_commits(tmp_path: Path) -> None:
+async def test_of_two_holders_one_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A zombie wakes up in the middle of its commit, after another has taken the run."""
+    monkeypatch.setattr(owning, "HELD_SECONDS", 1.0)
     async with fleet_of(tmp_path, 3) as fleet:
         await fleet.begin()
         zombie = fleet.pods[0]
@@ -133,7 +137,6 @@ async def test_of_two_holders_one_commits(tmp_path: Path) -> None:
         held.free.set()
         fleet.save(20)
         await fleet.until_durable(20)
-        zombie.path.joinpath("step_90").mkdir()
         await fleet.until(
             lambda: zombie.report.phase is SidecarPhase.FAILED or zombie.died is not None,
             why="the zombie stops",
@@ -158,7 +161,7 @@ async def test_a_slow_line_costs_saves_but_never_a_half_one(tmp_path: Path) -> N
         for step in (30, 40, 50, 60):
             fleet.save(step)
         await fleet.until(
-            lambda: {30, 40, 50, 60} <= {s.facts.step for s in holding._ranks[1].saves},
+            lambda: {30, 40, 50, 60} <= {s.facts.step for s in holding.word.said[1].saves},
             why="the holder hears of rank 1's saves during its upload",
         )
         held.free.set()
