@@ -125,6 +125,8 @@ class Reason(StrEnum):
     FENCE_TAKEN = "FenceTaken"
     SIDECAR_MEMORY_TOO_SMALL = "SidecarMemoryTooSmall"
     SUPERVISOR_MISSING = "SupervisorMissing"
+    NEEDS_SHARED_VOLUME = "NeedsSharedVolume"
+    INTERNAL_ERROR = "InternalError"
     REPORTS_UNREACHABLE = "ReportsUnreachable"
     PROGRESS_FILE_UNREADABLE = "ProgressFileUnreadable"
     TRAINER_RESTARTS_ITSELF = "TrainerRestartsItself"

@@ -7,6 +7,7 @@ after the go, and never start from another save than the directive names.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from rtj_api import contract
 from rtj_api.reasons import Reason
@@ -54,7 +55,7 @@ class Attempts:
         self._storing = storing
         self._restorer = Restorer(station, looking, storing)
         self.store_mode = StoreMode(station, storing)
-        self.behind = Background()
+        self.behind = Background(station)
         self.ending = Ending(station, looking, shipping, self.behind)
         self._preparing = Preparing(
             station, looking, shipping, holding, storing, fence, self.behind
@@ -107,7 +108,7 @@ class Attempts:
             await self._restorer.restore(directive)
         at.set_phase(SidecarPhase.RESTORED)
         if self._storing is not None and not at.may_publish:
-            self.behind.start(self._storing.recover())
+            self.behind.start(self._storing.recover)
 
     async def _restore_settled(self, directive: Directive) -> None:
         """With no operator to tell that older writers have ended."""
@@ -149,14 +150,15 @@ class Attempts:
         if self._storing is not None:
             if at.journal.entry.fence_attempt < attempt and resume is not None:
                 self.behind.start(
-                    self._storing.claim_late(
+                    partial(
+                        self._storing.claim_late,
                         attempt=attempt,
                         world_size=directive.world_size,
                         parent=self._storing.parent_for(resume),
                     )
                 )
             elif not at.may_publish:
-                self.behind.start(self._storing.recover())
+                self.behind.start(self._storing.recover)
 
     async def _stop_for_fast(self, directive: Directive) -> None:
         at = self._at
@@ -180,7 +182,7 @@ class Attempts:
         at.settled = True
         at.set_phase(SidecarPhase.EXITED)
         if self._storing is not None and not at.may_publish:
-            self.behind.start(self._publish_again(directive))
+            self.behind.start(partial(self._publish_again, directive))
         await self.ending.drain()
         await self.ending.say_ending()
 

@@ -49,7 +49,7 @@ class Ending:
             )
         at.reporter.set(settling=False)
         at.ship_now.set()
-        self._behind.start(self._send_log())
+        self._behind.start(self._send_log)
 
     async def drain(self) -> None:
         """Until nothing that finished here is left that is not durable."""

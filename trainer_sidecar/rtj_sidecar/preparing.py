@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from functools import partial
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Directive, SidecarPhase, Stop
@@ -71,7 +72,7 @@ class Preparing:
         claiming: asyncio.Task[None] | None = None
         if self._storing is not None and at.fence is None:
             # No save can need a name under an older fence: the store need not wait for the pod.
-            claiming = self._behind.start(self._storing.claim_and_list(directive))
+            claiming = self._behind.start(partial(self._storing.claim_and_list, directive))
         await until_stopped(at, directive.attempt - 1)
         if at.reporter.current.phase is not SidecarPhase.FAILED:  # by a claim that was refused
             at.set_phase(SidecarPhase.PREPARING)
@@ -82,7 +83,7 @@ class Preparing:
         if self._storing is not None:
             if claiming is None:
                 await self.name_leftovers(directive)
-                claiming = self._behind.start(self._storing.claim_and_list(directive))
+                claiming = self._behind.start(partial(self._storing.claim_and_list, directive))
             await self.until_listed(claiming)
             if at.reporter.current.phase is SidecarPhase.FAILED:
                 return

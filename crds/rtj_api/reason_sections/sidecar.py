@@ -117,6 +117,17 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "The trainer's image has no Python, so a shell supervises it: its output is not read.",
         "Put a python3 (3.8 or newer) into the trainer's image.",
     ),
+    Reason.NEEDS_SHARED_VOLUME: ReasonText(
+        "The framework cannot go on from its saves with a disk of its own in each pod: it writes "
+        "one directory from all of them, or each pod needs more of a save than its disk holds.",
+        "Mount one volume that all pods share (ReadWriteMany, NFS) at checkpoint.path, or give "
+        "each pod a larger one where the message names bytes: docs/many-ranks.md.",
+    ),
+    Reason.INTERNAL_ERROR: ReasonText(
+        "A sidecar met an error that nobody foresaw in what it does beside the trainer.",
+        "It tries again by itself. If that does not end it, report the message and the sidecar's "
+        "log as a defect.",
+    ),
     Reason.REPORTS_UNREACHABLE: ReasonText(
         "The operator cannot reach a sidecar that Kubernetes says is running.",
         "Allow TCP to the pods' port 9871 from the operator (NetworkPolicy, service mesh). Until "
