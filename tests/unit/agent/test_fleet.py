@@ -120,9 +120,7 @@ async def test_a_complete_set_whose_holder_died_is_rolled_forward(tmp_path: Path
         assert holds_own(fleet, 10)
 
 
-async def test_of_two_holders_one_commits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_two_holders_one_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A zombie wakes up in the middle of its commit, after another has taken the run."""
     monkeypatch.setattr(owning, "HELD_SECONDS", 1.0)
     async with fleet_of(tmp_path, 3) as fleet:
