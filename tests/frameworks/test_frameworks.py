@@ -1,0 +1,110 @@
+"""Every framework, for real: its own saves, killed saves, and its own resume after our restore.
+
+`make frameworks` runs it (long, some gigabytes of libraries, not in CI). A family whose libraries
+cannot be installed is a skip that says why, and a failure with RTJ_FRAMEWORKS=strict. The seed of
+the random kills is printed; RTJ_FRAMEWORKS_SEED repeats one, RTJ_FRAMEWORKS_KILLS says how many.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from kit import frameworks
+from kit.frameworks import Case, Told
+from kit.put_back import look, put_back, ship
+from kit.tools import ToolMissing
+from rtj_sidecar.checkpoints.types import FoundSave, Status
+
+WANTED = os.environ.get("RTJ_FRAMEWORKS", "")
+SEED = int(os.environ.get("RTJ_FRAMEWORKS_SEED") or random.SystemRandom().randrange(1 << 30))
+KILLS = int(os.environ.get("RTJ_FRAMEWORKS_KILLS") or 3)
+
+pytestmark = [
+    pytest.mark.skipif(not WANTED, reason="the matrix of frameworks runs by `make frameworks`"),
+    pytest.mark.timeout(1800),
+]
+
+
+@pytest.fixture(params=frameworks.cases(), ids=lambda case: f"{case.family}-{case.name}")
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    try:
+        frameworks.python_of(found.family)
+    except ToolMissing as missing:
+        if WANTED == "strict":
+            pytest.fail(f"{found.family}: {missing}")
+        pytest.skip(f"NOT TESTED, {found.family}: {missing}")
+    return found
+
+
+def candidates(root: Path, case: Case) -> list[FoundSave]:
+    """The saves that may be resumed from, oldest first; all of the layout that the case names."""
+    snapshot, verdicts, _ = look(root)
+    found = [save for save in snapshot.saves if verdicts[save.identity].candidate]
+    for save in found:
+        assert save.layout == case.layout, (save.root_key, save.layout)
+    return found
+
+
+def step_of(save: FoundSave, case: Case) -> int:
+    """What the script counts by: the step, else the epoch."""
+    step = save.epoch if case.options.get("counts") == "epoch" else save.step
+    assert step is not None, save
+    return step
+
+
+def test_real_saves_are_verified_and_each_comes_back(case: Case, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    told = frameworks.save(case, root)
+    snapshot, verdicts, _ = look(root)
+    newest = max(told.saved)
+    for save in snapshot.saves:
+        verdict = verdicts[save.identity]
+        settled = case.options.get("settles") and verdict.status is Status.SETTLED
+        assert settled or verdict.status is Status.VERIFIED, verdict.message
+        assert save.layout == case.layout, (save.root_key, save.layout)
+        assert save.full_state is case.options.get("full_state", True), save
+    kept = {step_of(save, case): save for save in snapshot.saves}
+    assert set(kept) <= set(told.digests)
+    assert max(kept) == newest
+    assert case.in_place or len(kept) > 1, "there is nothing older to go back to"
+    for step, save in sorted(kept.items()):
+        fresh = tmp_path / f"fresh-{step}"
+        put_back(ship(root, save, snapshot, into=tmp_path / f"store-{step}"), fresh)
+        assert frameworks.resume(case, fresh) == (step, told.digests[step])
+    # The same directory, going back: what is newer must be gone from the framework's sight.
+    oldest = min(kept)
+    put_back(ship(root, kept[oldest], snapshot, into=tmp_path / "store-back"), root)
+    assert frameworks.resume(case, root) == (oldest, told.digests[oldest])
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_killed_save_is_never_chosen(case: Case, number: int, tmp_path: Path) -> None:
+    print(f"RTJ_FRAMEWORKS_SEED={SEED}")
+    luck = random.Random(f"{SEED} {case.family} {case.name} {number}")
+    root = tmp_path / "run"
+    told = frameworks.train_and_kill(case, root, luck=luck)
+    found = candidates(root, case)
+    expect_truth(found, told, case)
+    if case.in_place and not found:
+        return  # the only copy is torn: the sidecar's pin of the one before is another test's
+    chosen = found[-1]
+    step = step_of(chosen, case)
+    snapshot, _, _ = look(root)
+    shipped = ship(root, chosen, snapshot, into=tmp_path / "store")
+    for place in (tmp_path / "fresh", root):
+        put_back(shipped, place)
+        assert frameworks.resume(case, place) == (step, told.digests[step])
+
+
+def expect_truth(found: list[FoundSave], told: Told, case: Case) -> None:
+    """Only saves that were begun; and none that the framework called done is overlooked."""
+    steps = [step_of(save, case) for save in found]
+    assert steps == sorted(steps)
+    assert set(steps) <= set(told.digests)
+    if not case.in_place:
+        assert steps, f"saved {told.saved}, and none is whole"
+        assert steps[-1] >= max(told.saved)
