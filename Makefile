@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale frameworks generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ e2e: setup ## Real scheduler, kubelet, containerd, S3, Prometheus, Helm, PyTorch
 
 scale: setup ## Many jobs, simulated sidecars
 	@scripts/test $@
+
+frameworks: ## Every training framework, for real: saves, killed saves, resumes (long; not in CI)
+	@scripts/setup trainer
+	@RTJ_FRAMEWORKS=$${RTJ_FRAMEWORKS:-1} nice -n 10 $(PYTEST) -s tests/frameworks
 
 generate: ## Write every generated file anew: CRD, chart copies, docs, dashboards
 	@scripts/generate

@@ -59,6 +59,7 @@ class LayoutName(StrEnum):
     HF_TRAINER = "hf-trainer"
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
+    LIGHTNING = "lightning"
     SAFETENSORS = "safetensors"
     GENERIC = "generic"
 

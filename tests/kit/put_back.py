@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rtj_sidecar.checkpoints.layouts import layouts_for
+from rtj_sidecar.checkpoints.layouts.stated import to_rebuild
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.restore import apply_restore, incoming_dir, survey
@@ -17,8 +17,6 @@ from rtj_sidecar.checkpoints.scan import take_snapshot
 from rtj_sidecar.checkpoints.types import (
     Expectations,
     FoundSave,
-    Pointer,
-    PointerKind,
     Snapshot,
     Verdict,
     WantedFile,
@@ -57,7 +55,7 @@ def ship(root: Path, found: FoundSave, snapshot: Snapshot, *, into: Path) -> Shi
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / entry.path, place)
     pointers = {p.path: p for p in snapshot.pointers if p.names == found.root_key}
-    pointers |= {p.path: p for p in stated_pointers(found.facts, found.root_key)}
+    pointers |= {p.path: p for p in to_rebuild(found.facts, root_key=found.root_key)}
     chosen = Chosen(
         root_key=found.root_key,
         step=found.step,
@@ -67,14 +65,6 @@ def ship(root: Path, found: FoundSave, snapshot: Snapshot, *, into: Path) -> Shi
         pointers=tuple(pointers.values()),
     )
     return Shipped(chosen, into)
-
-
-def stated_pointers(facts: Mapping[str, object], root_key: str) -> tuple[Pointer, ...]:
-    told = facts.get("pointers")
-    return tuple(
-        Pointer(p["path"], PointerKind(p["kind"]), p["value"], root_key)
-        for p in (told if isinstance(told, list) else ())
-    )
 
 
 def put_back(shipped: Shipped, root: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtj_sidecar.arrivals import follow_touch, learn_hash
+from rtj_sidecar.checkpoints.layouts.stated import to_rebuild
 from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.restore import (
@@ -66,6 +67,12 @@ class Target:
         wanted = [
             WantedFile(path=f.path, size=f.size, sha256=f.sha256, mode=f.mode) for f in self.files
         ]
+        seen = [
+            Pointer(p["path"], PointerKind(p["kind"]), p["value"], self.facts.root_key)
+            for p in told.get("pointers") or ()
+        ]
+        stated = to_rebuild(told, root_key=self.facts.root_key)
+        pointers = {pointer.path: pointer for pointer in (*seen, *stated)}
         return Chosen(
             root_key=self.facts.root_key,
             step=self.facts.step,
@@ -78,10 +85,7 @@ class Target:
                     for f in self.carried
                 ),
             ),
-            pointers=tuple(
-                Pointer(p["path"], PointerKind(p["kind"]), p["value"], self.facts.root_key)
-                for p in told.get("pointers") or ()
-            ),
+            pointers=tuple(pointers.values()),
         )
 
 

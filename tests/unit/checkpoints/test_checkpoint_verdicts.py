@@ -103,11 +103,28 @@ def test_weights_only_without_a_step_is_an_output_not_a_save(fresh: Fresh) -> No
     assert "weights.pt" not in look(fresh("odd"))
 
 
-def test_legacy_torch_files_can_only_settle(fresh: Fresh) -> None:
+def test_legacy_torch_files_prove_their_exact_size(fresh: Fresh) -> None:
     root = fresh("odd")
     (root / "nocrc.pt").unlink()
+    path = root / "legacy_7.pt"
     save, verdict = look(root)["legacy_7.pt"]
-    assert (save.step, verdict.status, verdict.candidate) == (40, Status.SETTLED, True)
+    assert (save.step, verdict.status, verdict.candidate) == (40, Status.VERIFIED, True)
+    whole = path.read_bytes()
+    for cut in (0, 15, 200, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        expect_torn(root, "legacy_7.pt", Reason.TRUNCATED, "legacy_7.pt")
+    path.write_bytes(whole + b"another object of the same file")
+    verdict = look(root)["legacy_7.pt"][1]
+    assert (verdict.status, verdict.gates[1].passed) == (Status.SETTLED, None)
+
+
+def test_a_legacy_file_whose_lengths_lie_is_torn(fresh: Fresh) -> None:
+    root = fresh("odd")
+    path = root / "legacy_7.pt"
+    whole, length = path.read_bytes(), (64 * 128).to_bytes(8, "little")
+    assert length in whole
+    path.write_bytes(whole.replace(length, (1 << 62).to_bytes(8, "little")))
+    expect_torn(root, "legacy_7.pt", Reason.MALFORMED, "elements")
 
 
 def test_a_file_without_crcs_is_said_to_be_unchecked(originals: Path, tmp_path: Path) -> None:

@@ -45,8 +45,6 @@ PRODUCTS = (
 NOT_YET = {
     "DCP HuggingFaceStorageWriter",
     "torchtitan",
-    "Lightning 2.x",
-    "Lightning FSDP/ModelParallel",
     "Megatron-LM torch_dist",
     "Megatron legacy torch",
     "NeMo 1/2",

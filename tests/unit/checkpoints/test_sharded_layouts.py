@@ -199,15 +199,15 @@ def test_deepspeeds_pointer_is_a_hint_and_stated_for_the_restore(
     save, verdict = verdict_of(tmp_path, "run/global_step7")
     assert verdict.status is Status.VERIFIED
     told = {"path": "run/latest", "kind": "text", "value": "global_step7"}
-    assert save.facts["pointers"] == [told]
+    assert save.facts["rebuild"] == [told]
 
 
 def test_the_trainers_inner_pointer_is_stated_where_it_is_missing(tmp_path: Path) -> None:
     place, key = made(tmp_path, "hf-deepspeed")
-    assert "pointers" not in verdict_of(tmp_path, key)[0].facts
+    assert "rebuild" not in verdict_of(tmp_path, key)[0].facts
     (place / "latest").unlink()
     told = {"path": "checkpoint-7/latest", "kind": "text", "value": "global_step7"}
-    assert verdict_of(tmp_path, key)[0].facts["pointers"] == [told]
+    assert verdict_of(tmp_path, key)[0].facts["rebuild"] == [told]
 
 
 def parts_of(root: Path, key: str, later: Callable[[str], bool]) -> list[PartFiles]:

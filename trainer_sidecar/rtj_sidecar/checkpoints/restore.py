@@ -23,6 +23,7 @@ from rtj_sidecar.checkpoints.paths import (
     UnsafePathError,
     fsync_directory,
     open_below,
+    resolve_link,
     safe_relative,
 )
 from rtj_sidecar.checkpoints.pins import (
@@ -226,11 +227,29 @@ def _point(root: Path, incoming: Path, pointer: Pointer, owner: Owner | None) ->
     fresh.unlink(missing_ok=True)
     if pointer.kind is PointerKind.LINK:
         fresh.symlink_to(pointer.value)
+    elif pointer.kind is PointerKind.COPY:
+        _copy_within(root, pointer, fresh)
     else:
         fresh.write_text(pointer.value)
     _hand_over(fresh, owner)
     _make_parents(root, pointer.path, owner)
     os.rename(fresh, root / safe_relative(pointer.path))
+
+
+def _copy_within(root: Path, pointer: Pointer, fresh: Path) -> None:
+    """Bytes of its own, not a link: a trainer that writes over it must not change the save."""
+    source = resolve_link(link=pointer.path, target=pointer.value) or pointer.value
+    with open_below(root, source) as descriptor:
+        known = os.fstat(descriptor)
+        target = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if not clone(descriptor, target):
+                copy_bytes(descriptor, target)
+            os.fsync(target)
+            os.fchmod(target, known.st_mode & 0o777)
+            os.utime(target, ns=(known.st_mtime_ns, known.st_mtime_ns))
+        finally:
+            os.close(target)
 
 
 def _hand_over(path: Path, owner: Owner | None) -> None:

@@ -123,6 +123,7 @@ def plan_restore(
             fetch.append(file)
     stays = _Stays(verdicts, chosen, frozenset(disowned), frozenset(foreign))
     moved = _quarantined(snapshot, stays, set(wanted), {f.path for f in place})
+    moved |= _replaced_by_copies(snapshot, chosen, set(wanted))
     rival = _newest_rival(snapshot, set(wanted), moved)
     return RestorePlan(
         root_key=chosen.root_key,
@@ -205,6 +206,13 @@ def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set
     return moved
 
 
+def _replaced_by_copies(snapshot: Snapshot, chosen: Chosen, wanted: set[str]) -> set[str]:
+    """Files of a fixed name that give way to a copy of the chosen save's file: they may be the only
+    ones with their bytes."""
+    copies = {pointer.path for pointer in chosen.pointers if pointer.kind is PointerKind.COPY}
+    return {entry.path for entry in snapshot.files if entry.path in copies - wanted}
+
+
 @dataclass(frozen=True, slots=True)
 class _Stays:
     """Which saves beside the chosen one stay where they are."""
@@ -238,7 +246,12 @@ class _Stays:
 def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Pointer, ...]:
     """The manifest's own pointers as they were; every other one here is turned to the chosen save
     unless it names a save that stays (a `best` link to an older one)."""
-    wanted = {safe_relative(pointer.path): pointer for pointer in chosen.pointers}
+    files = {file.path for file in chosen.files}
+    wanted = {
+        safe_relative(pointer.path): pointer
+        for pointer in chosen.pointers
+        if pointer.path not in files
+    }
     leaving = _outermost(moved)
     for pointer in snapshot.pointers:
         if pointer.path in wanted or _below(pointer.path, leaving):
@@ -253,9 +266,14 @@ def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Poin
     return tuple(
         pointer
         for _, pointer in sorted(wanted.items())
-        if pointer.kind is PointerKind.TEXT
-        or resolve_link(link=pointer.path, target=pointer.value) is not None
+        if pointer.kind is PointerKind.TEXT or _leads_somewhere(pointer, files)
     )
+
+
+def _leads_somewhere(pointer: Pointer, files: Collection[str]) -> bool:
+    """Within the directory; and a copy to a file of the save, which will be there."""
+    target = resolve_link(link=pointer.path, target=pointer.value)
+    return target is not None and (pointer.kind is PointerKind.LINK or target in files)
 
 
 def turned(pointer: Pointer, chosen: Chosen) -> Pointer | None:

@@ -67,14 +67,16 @@ class PointerKind(StrEnum):
     """A symbolic link to a save (`last.ckpt`)."""
     TEXT = "text"
     """A small text file that names a save (`latest`, `latest_checkpointed_iteration.txt`)."""
+    COPY = "copy"
+    """A copy of a save's file under a fixed name (`last.ckpt`); only ever stated by a layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
     """A framework's own "the newest is…": a hint that proves nothing, rebuilt on restore.
 
-    `value` is the link's relative target, or the exact text of the file. `names` is the root key
-    of the save it names, None where that save is not there.
+    `value` is the relative target of the link or copy, or the exact text of the file. `names` is
+    the root key of the save it names, None where that save is not there.
     """
 
     path: str

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from rtj_sidecar.checkpoints.formats import dcp, jsonfile, safetensors, torchzip, zips
+from rtj_sidecar.checkpoints.formats import (
+    dcp,
+    hdf5,
+    jsonfile,
+    safetensors,
+    torchlegacy,
+    torchzip,
+    zips,
+)
 from rtj_sidecar.checkpoints.formats.base import Caps, FileCheck, MalformedError, Window
 from rtj_sidecar.checkpoints.types import Reason
 
 TORCH_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar")
+_HDF5_SUFFIXES = (".h5", ".hdf5")
 
 
 def check_file(window: Window, buffer: bytearray, *, name: str, caps: Caps) -> FileCheck:
@@ -29,7 +38,13 @@ def check_file(window: Window, buffer: bytearray, *, name: str, caps: Caps) -> F
         checked = zips.check_members(window, archive, buffer=buffer, caps=caps)
         return FileCheck("zip", True, f"{len(archive.members)} members", facts={"crc": checked})
     if head.startswith(torchzip.LEGACY_MAGIC):
-        return torchzip.peek_legacy(window, caps=caps)
+        return torchlegacy.check(window, caps=caps)
+    if head.startswith(hdf5.SIGNATURE):
+        return hdf5.check(window, caps=caps)
+    if name.endswith(_HDF5_SUFFIXES) and not any(head):
+        raise MalformedError("its writer did not close it", reason=Reason.TRUNCATED)
+    if name.endswith(".keras"):
+        raise MalformedError("it is no archive of Keras: cut off", reason=Reason.TRUNCATED)
     if name.endswith((".pt", ".pth", ".ckpt")) and (
         not any(head)
         or torchzip.ZIP_MAGIC.startswith(head)
@@ -45,5 +60,5 @@ def peek(window: Window, *, name: str, caps: Caps) -> FileCheck:
     if head.startswith(torchzip.ZIP_MAGIC):
         return torchzip.peek(window, caps=caps)
     if head.startswith(torchzip.LEGACY_MAGIC):
-        return torchzip.peek_legacy(window, caps=caps)
+        return torchlegacy.peek(window, caps=caps)
     return FileCheck("unknown", None, "no facts can be read")

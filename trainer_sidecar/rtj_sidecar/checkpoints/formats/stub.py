@@ -8,6 +8,7 @@ reads. Caps on bytes, operations and seconds bound what a hostile file can cost.
 
 from __future__ import annotations
 
+import io
 import pickletools
 import struct
 import time
@@ -33,28 +34,39 @@ def load(data: bytes, *, caps: Caps = DEFAULT_CAPS) -> Any:
     return load_from(data, caps=caps)[0]
 
 
-def load_from(data: bytes, *, caps: Caps = DEFAULT_CAPS, start: int = 0) -> tuple[Any, int]:
-    """As `load`, from `start`; also the position after the pickle."""
+def load_from(
+    data: bytes,
+    *,
+    caps: Caps = DEFAULT_CAPS,
+    start: int = 0,
+    persistent: list[Any] | None = None,
+) -> tuple[Any, int]:
+    """As `load`, from `start`; also the position after the pickle. `persistent` takes what each
+    persistent id names."""
     if len(data) - start > caps.pickle_bytes:
         raise CapError(f"its pickle of {len(data) - start} bytes is above the cap")
-    machine = _Machine(caps=caps)
-    end = start
+    machine = _Machine(caps=caps, persistent=persistent)
+    stream = io.BytesIO(data)
+    stream.seek(start)
     try:
-        for opcode, argument, position in pickletools.genops(data[start:] if start else data):
-            end = (position or 0) + 1
+        for opcode, argument, position in pickletools.genops(stream):
             if machine.step(opcode.name, argument):
-                return machine.pop(), start + end
+                return machine.pop(), (position or 0) + 1
     except MalformedError:
         raise
     except (ValueError, IndexError, struct.error, OverflowError, AttributeError) as error:
-        raise MalformedError(f"its pickle is broken: {error}", reason=Reason.MALFORMED) from error
+        # The words of pickletools where the bytes end before the pickle does.
+        cut = "exhausted" in str(error) or "remain" in str(error)
+        reason = Reason.TRUNCATED if cut else Reason.MALFORMED
+        raise MalformedError(f"its pickle is broken: {error}", reason=reason) from error
     raise MalformedError("its pickle has no end", reason=Reason.TRUNCATED)
 
 
 class _Machine:
     """Stack, memo and the meaning of each opcode."""
 
-    def __init__(self, *, caps: Caps) -> None:
+    def __init__(self, *, caps: Caps, persistent: list[Any] | None = None) -> None:
+        self._persistent = persistent
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._left = caps.pickle_operations
@@ -222,10 +234,12 @@ class _Machine:
                 target.attributes().update(piece)
 
     def persid(self, argument: Any) -> None:
+        if self._persistent is not None:
+            self._persistent.append(argument)
         self._stack.append(Stub("persistent-id", (argument,)))
 
     def binpersid(self, _: Any) -> None:
-        self._stack.append(Stub("persistent-id", (self.pop(),)))
+        self.persid(self.pop())
 
     def extension(self, argument: Any) -> None:
         self._stack.append(Stub(f"extension-{argument}"))

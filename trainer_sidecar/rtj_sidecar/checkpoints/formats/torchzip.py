@@ -1,8 +1,5 @@
-"""Files of torch.save: the zip form (every member's CRC-32), and the legacy pickle stream.
-
-The zip form proves itself. The legacy form has no trailer and no checksum, so only its magic and
-its pickles can be read; of its tensors nothing is known.
-"""
+"""Files of torch.save in the zip form: every member's CRC-32 proves it. `torchlegacy` has the older
+form, a stream of pickles."""
 
 from __future__ import annotations
 
@@ -29,17 +26,6 @@ def peek(window: Window, *, caps: Caps) -> FileCheck:
     """Only the directory and `data.pkl`: cheap, for step and keys. Proves nothing: passed None."""
     archive = _whole(window, caps)
     return FileCheck("torch", None, "not checked", facts=_facts(window, archive, caps))
-
-
-def peek_legacy(window: Window, *, caps: Caps) -> FileCheck:
-    """Magic and pickles of the legacy stream: magic, protocol, system info, then the object."""
-    data = window.read(0, min(window.size, caps.pickle_bytes))
-    at = 0
-    value: object = None
-    for _ in range(4):
-        value, at = stub.load_from(data, caps=caps, start=at)
-    detail = "the legacy form of torch.save has nothing to check its tensors by"
-    return FileCheck("torch-legacy", None, detail, facts=safe.from_state(value))
 
 
 def _whole(window: Window, caps: Caps) -> zips.Archive:

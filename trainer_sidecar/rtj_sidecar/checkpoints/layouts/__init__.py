@@ -10,6 +10,7 @@ from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
 from rtj_sidecar.checkpoints.layouts.deepspeed import DeepSpeedLayout
 from rtj_sidecar.checkpoints.layouts.generic import GenericLayout
 from rtj_sidecar.checkpoints.layouts.hf_trainer import HuggingFaceTrainerLayout
+from rtj_sidecar.checkpoints.layouts.lightning import LightningLayout
 from rtj_sidecar.checkpoints.layouts.safetensors import SafetensorsLayout
 from rtj_sidecar.checkpoints.layouts.torchfile import TorchFileLayout
 
@@ -27,6 +28,7 @@ def specific_layouts() -> tuple[Layout, ...]:
         AccelerateLayout(),
         HuggingFaceTrainerLayout(),
         DeepSpeedLayout(),
+        LightningLayout(),
         DcpLayout(),
         TorchFileLayout(),
         SafetensorsLayout(),

@@ -53,7 +53,7 @@ class TorchFileLayout:
         numbered = [_save(found, reader) for found in groups if found.numbers or found.directory]
         fixed = [_save(found, reader) for found in groups if not found.numbers]
         fixed = [save for save in fixed if not _directory(save) and _is_save(save)]
-        return _with_aliases(numbered, fixed)
+        return with_aliases(numbered, fixed)
 
     def gates(
         self, *, save: FoundSave, reader: Reader, expect: Expectations
@@ -140,7 +140,9 @@ def _is_save(save: FoundSave) -> bool:
     return labelled or save.full_state is True or not readable
 
 
-def _with_aliases(numbered: list[FoundSave], fixed: list[FoundSave]) -> tuple[FoundSave, ...]:
+def with_aliases(numbered: list[FoundSave], fixed: list[FoundSave]) -> tuple[FoundSave, ...]:
+    """The numbered saves, those of a fixed name that hold the same position as their aliases, and
+    the rest of those as saves of their own."""
     saves = list(numbered)
     # Names that mean "the newest" or plainly the checkpoint lead; "best" rides along.
     for save in sorted(

@@ -50,14 +50,14 @@ GUIDES = (
         recognised_by=_RECOGNISED,
         marker="none",
         container=(
-            "only the magic number and the pickles can be read, nothing of the tensors is proved:"
-            " such a save is Settled at best"
+            "the pickles up to their end, the length of every storage and so the exact size; the"
+            " form has no checksum, zeros within a tensor are not seen"
         ),
         set_rule=_SET,
         metadata="as of the zip form",
         resumes=_RESUMES,
         full_resume_needs=_NEEDS,
         on_own_disks="As of the zip form",
-        evidence="torch 2.15.0 with `_use_new_zipfile_serialization=False`: real files",
+        evidence="torch 2.15.0 with `_use_new_zipfile_serialization=False`: real files, real cuts",
     ),
 )
