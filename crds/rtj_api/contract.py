@@ -56,6 +56,7 @@ PORT_RENDEZVOUS_SPAN = 500
 # --- files between sidecar and supervisor, all below MOUNT_RUN/run, written whole and renamed --
 RUN_DIR = f"{MOUNT_RUN}/run"
 FILE_GO = "go.json"  # sidecar -> supervisor: wire.Go
+FILE_TRIAL = "trial.json"  # sidecar -> supervisor: wire.Trial
 FILE_STOP = "stop.json"  # sidecar -> supervisor: wire.Stop
 FILE_RELEASE = "release.json"  # sidecar -> supervisor: wire.Release
 FILE_SUPERVISE_CONFIG = "supervise.json"  # sidecar -> supervisor: wire.SuperviseConfig

@@ -222,6 +222,15 @@ class CheckpointStatus(StatusModel):
     valid: int = 0
     invalid: int = 0
     pending_saves: int = 0
+    resume_quality: str | None = Field(
+        None,
+        description=(
+            "Of the save that the last start began from: Exact, Partial (something of its state is "
+            "missing, or the world differs) or WeightsOnly."
+        ),
+        max_length=16,
+    )
+    resume_message: Message | None = Field(None, description="What is missing or differs.")
     last_verdict_time: Time | None = Field(
         None, description="Bad saves found up to then have been told of in events."
     )

@@ -11,16 +11,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints
 
 from rtj_api import template_schema as schema
 from rtj_api import validations as v
+from rtj_api.api_base import Api, ShortText
+from rtj_api.validation_fields import Validation
 
 Quantity = int | str
 """A Kubernetes quantity: `2`, `500m`, `1Gi`."""
 
-ShortText = Annotated[str, StringConstraints(max_length=1024)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 GlobText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 SecretName = Annotated[
@@ -28,18 +28,6 @@ SecretName = Annotated[
 ]
 
 MAX_REPLICAS = 10_000
-
-
-class Api(BaseModel):
-    """Base of every API model: camelCase, frozen; fields of a newer version are ignored."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"
-    )
-
-    def dump(self) -> dict[str, Any]:
-        """The object as JSON-ready camelCase data, absent optionals left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Framework(StrEnum):
@@ -356,6 +344,7 @@ class Checkpoint(Api):
         ),
         json_schema_extra=v.rules(*v.RESUME_ARGS),
     )
+    validation: Validation = Field(default_factory=Validation)
     on_no_valid: OnNoValid = Field(
         OnNoValid.HOLD,
         description=(

@@ -251,6 +251,31 @@ RESUME_ARGS: Final = (
     ),
 )
 
+PROBE_COMMAND: Final = (
+    Rule(
+        "probe-variables",
+        f"self.all(arg, size(arg.split('$(RTJ_')) - 1 == {_KNOWN_PLACES})",
+        "validation.probe.command names a variable that does not exist: use "
+        + ", ".join(f"$({name})" for name in RESUME_VARIABLES),
+    ),
+    Rule(
+        "probe-executable",
+        "size(self[0]) > 0",
+        "validation.probe.command begins with an empty word: write the program first, such as "
+        "[python, check.py]",
+    ),
+)
+
+REQUIRED_KEYS: Final = (
+    Rule(
+        "required-keys-plain",
+        "self.all(key, !key.contains(' ') && !key.contains('[') && !key.contains(']') && "
+        "!key.startsWith('.') && !key.endsWith('.') && !key.contains('..'))",
+        "requiredKeys are names with dots and the globs * and ?, without spaces, brackets or an "
+        "empty part: write optimizer, or model.head.*",
+    ),
+)
+
 CHECKPOINT: Final = (
     Rule(
         "store-s3-fields",
@@ -411,6 +436,8 @@ ALL_RULES: Final = (
     *TAKE_OVER,
     *RESUME_FROM,
     *RESUME_ARGS,
+    *PROBE_COMMAND,
+    *REQUIRED_KEYS,
     *CHECKPOINT,
     *RETENTION,
     *BACKOFF,

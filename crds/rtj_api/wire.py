@@ -81,6 +81,13 @@ class ThroughStore(Wire):
     hold_existing: bool = False  # the first start, and a run that had a life before is not touched
 
 
+class Probe(Wire):
+    """The user's own test of a restored save, see `validation_fields.Probe`."""
+
+    command: list[str]
+    timeout_seconds: float = 600
+
+
 class Directive(Wire):
     """The annotation on a pod. Ignored by a sidecar unless jobUID and podUID are its own and
     (attempt, seq) is above the highest in its journal."""
@@ -106,6 +113,8 @@ class Directive(Wire):
     ending: str | None = None  # STOP: the job is over, "failed" or "released": its fence says so
     replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
     through_store: ThroughStore | None = None
+    probe: Probe | None = None  # RESTORE, GO, rank 0: has to pass on `resume` before any trainer
+    forget_probes: bool = False  # PREPARE: a person changed something, so every save may try again
     # Put on by whoever writes the annotation; no part of what is asked for.
     push_key: str | None = None  # base64, Ed25519: what it signs is as good as this annotation
     sent_at: float | None = None
@@ -168,6 +177,8 @@ class SidecarConfig(Wire):
     outputs: list[str] = Field(default_factory=list)  # absolute paths, besides the directory's own
     rendezvous_told: bool = False  # this sidecar takes the rendezvous port from its directive
     post_start: list[str] = Field(default_factory=list)  # as for SuperviseConfig
+    validation_level: str = "full"  # container | full
+    required_keys: list[str] = Field(default_factory=list)  # that a full save must hold
 
 
 # --- sidecar <-> supervisor, files in RUN_DIR ----------------------------------------------------
@@ -189,6 +200,17 @@ class Stop(Wire):
 
     attempt: int
     grace_seconds: float | None = None
+
+
+class Trial(Wire):
+    """Run the user's probe on the restored save, once for each `id`, while no trainer runs. It has
+    its own session; whatever it leaves running is killed. A Stop of its attempt ends it."""
+
+    id: str
+    attempt: int
+    command: list[str]
+    env: dict[str, str] = Field(default_factory=dict)
+    timeout_seconds: float
 
 
 class Release(Wire):
@@ -235,6 +257,20 @@ class TrainerView(Wire):
     error: str | None = None  # torchelastic error file's message, bounded
 
 
+class TrialView(Wire):
+    """How far the last Trial is. It passed where it ended with 0."""
+
+    id: str
+    ended: bool = False
+    exit_code: int | None = None  # as Python's returncode; None where it never ran or was lost
+    timed_out: bool = False
+    stopped: bool = False  # by a Stop, or because the pod ends: says nothing of the save
+    lost: bool = False  # the container died under it
+    not_run: str | None = None  # why its command could not be executed
+    oom_kills: int = 0
+    tail: list[str] = Field(default_factory=list)  # last lines of output, bounded
+
+
 class SupervisorState(Wire):
     version: int = CONTRACT_VERSION
     boot_id: str = Field(alias="bootID")
@@ -247,6 +283,7 @@ class SupervisorState(Wire):
     stopped_attempt: int = 0  # no trainer of an attempt up to this runs or will be started
     lingering: int = 0  # processes left by a trainer that ended, which do not die
     trainer: TrainerView = Field(default_factory=TrainerView)
+    trial: TrialView | None = None
     # Paths relative to the directory; None: this supervisor cannot say.
     open_for_writing: list[str] | None = Field(default_factory=list)
     written_at: float
@@ -297,6 +334,13 @@ class Problem(Wire):
     ranks: list[int] = Field(default_factory=list)  # whose pods are to blame, if not this one
 
 
+class FailedProbe(Wire):
+    """The user's probe failed on a save, and no older one has passed since."""
+
+    how: str  # exit code 3, signal 9, time-out: saves that fail alike are not to blame
+    message: str  # with the command and the last lines
+
+
 class Candidate(Wire):
     """A save of this run that can be reached from the newest fence, newest first."""
 
@@ -308,6 +352,12 @@ class Candidate(Wire):
     durable: bool  # has a manifest
     full_state: bool | None = None
     invalid: str | None = None  # reason of a mark that condemns it
+    invalid_message: str | None = None  # names the file or key
+    failed_probe: FailedProbe | None = None  # older ones are tried before it
+    has: dict[str, bool] = Field(default_factory=dict)  # parts of the state: rules.quality.PARTS
+    world_size: int | None = None  # of the gang that saved it
+    layout: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)  # of libraries, where the save says so
     needs: list[int] = Field(default_factory=list)  # ranks that wrote files of it
     written_at: float | None = None
 
@@ -376,6 +426,21 @@ class Verdict(Wire):
     at: float
 
 
+class TrialState(StrEnum):
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+class TrialReport(Wire):
+    """The user's probe, as far as rank 0's sidecar is with it."""
+
+    name: str  # of the save
+    state: TrialState
+    since: float  # of this state
+    limit_seconds: float
+
+
 class DirectoryFence(Wire):
     """What the sidecar that touches a fenced directory has written there for an attempt."""
 
@@ -414,6 +479,7 @@ class Report(Wire):
     completed_by: str | None = None  # "<clusterUID>/<jobUID>" of that fence
     holder: Holder | None = None  # the newest fence of another job, whatever came of that job
     found: Found | None = None
+    trial: TrialReport | None = None
     acted: list[str] = Field(default_factory=list)  # `asked` of beginnings that the run has had
     # every rank
     pinned: list[str] = Field(default_factory=list)  # saves whole and pinned here, own or mirror

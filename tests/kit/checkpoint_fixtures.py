@@ -37,12 +37,17 @@ def trainer_python() -> Path:
 def real_checkpoints() -> Path:
     """The directory with all of them, read-only by convention: copy before you damage. The first
     call takes about a minute; later ones find it in the cache by script and versions."""
+    return made_by(_SCRIPT, name="checkpoints")
+
+
+def made_by(script: Path, *, name: str) -> Path:
+    """The directory that a script wrote with the real libraries, from the cache if it is there."""
     python = trainer_python()
     versions = subprocess.run(
         [python, "-c", _VERSIONS], check=True, capture_output=True, timeout=120
     ).stdout
-    key = hashlib.sha256(_SCRIPT.read_bytes() + versions).hexdigest()[:16]
-    place = cache() / "fixtures" / f"checkpoints-{key}"
+    key = hashlib.sha256(script.read_bytes() + versions).hexdigest()[:16]
+    place = cache() / "fixtures" / f"{name}-{key}"
     place.parent.mkdir(parents=True, exist_ok=True)
     with open(place.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -51,7 +56,7 @@ def real_checkpoints() -> Path:
             shutil.rmtree(fresh, ignore_errors=True)
             with open(place.with_suffix(".log"), "w") as log:
                 subprocess.run(
-                    [python, _SCRIPT, fresh], check=True, stdout=log, stderr=log, timeout=280
+                    [python, script, fresh], check=True, stdout=log, stderr=log, timeout=280
                 )
             fresh.rename(place)
     return place

@@ -18,6 +18,7 @@ from rtj_api.wire import (
     SEQ,
     Directive,
     Phase,
+    Probe,
     Report,
     Resume,
     SidecarConfig,
@@ -154,6 +155,8 @@ class PodLike:
         wanted: Wanted | None = None,
         through_store: ThroughStore | None = None,
         replaced: list[int] | None = None,
+        probe: Probe | None = None,
+        forget_probes: bool = False,
     ) -> None:
         directive = Directive(
             wanted=wanted,
@@ -172,6 +175,8 @@ class PodLike:
             may_claim=may_claim,
             through_store=through_store,
             replaced=replaced or [],
+            probe=probe,
+            forget_probes=forget_probes,
         )
         place = self.root / "podinfo"
         (place / "directive.tmp").write_text(directive.dump_json())

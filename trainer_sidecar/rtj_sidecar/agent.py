@@ -21,6 +21,7 @@ from rtj_api.wire import (
 
 from rtj_sidecar.answering import Answering
 from rtj_sidecar.attempts import Attempts
+from rtj_sidecar.checkpoints.deeper import Depth
 from rtj_sidecar.checkpoints.types import Expectations
 from rtj_sidecar.config import Site
 from rtj_sidecar.directives import warm_up
@@ -83,6 +84,10 @@ class Agent:
                 layout=site.config.layout,
                 include=tuple(site.config.include),
                 expect=Expectations(),
+                depth=Depth(
+                    numbers=site.config.validation_level == "full",
+                    required=tuple(site.config.required_keys),
+                ),
             ),
             run=open_run(site.config, reporter=reporter),
             http=ClientSession(trust_env=False),

@@ -77,7 +77,9 @@ class Attempts:
             try:
                 await handlers[directive.phase](directive)
             except AttemptFailed as failed:
-                self._at.fail(failed.reason, str(failed), ranks=failed.ranks)
+                self._at.fail(
+                    failed.reason, str(failed), retrying=failed.retrying, ranks=failed.ranks
+                )
             except RestoreError as error:
                 self._at.fail(Reason.RESTORE_FAILED, str(error))
             except OSError as error:

@@ -49,7 +49,7 @@ def choose(
         rules.Facts(
             run=at.site.config.run_id,
             world_size=directive.world_size,
-            candidates=at.candidates,
+            candidates=at.tried(at.candidates),
             listed=True,
             pinned={rank: record.pinned for rank, record in said.items()},
             shares={rank: record.shares for rank, record in said.items()},

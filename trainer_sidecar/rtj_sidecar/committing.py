@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.gangword import GangWord, is_stop
 from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
@@ -130,6 +131,7 @@ class Committing:
                     "bytes": manifest.bytes,
                     "full_state": manifest.full_state,
                     "loss": manifest.loss,
+                    "has": has_of(manifest.facts),
                 }
             )
             if c.name == manifest.name

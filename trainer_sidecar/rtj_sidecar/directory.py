@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
 
+from rtj_sidecar.checkpoints.deeper import NOT_DEEPER, Depth
 from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.pins import (
     drop_pin,
@@ -43,13 +44,14 @@ class Directory:
         layout: str,
         include: tuple[str, ...],
         expect: Expectations,
+        depth: Depth = NOT_DEEPER,
     ) -> None:
         self.path = path
         self.run_id = run_id
         self.reader = Reader(path)
         self.layouts = layouts_for(layout=layout, include=include)
         self.expect = expect
-        self.sight = Sight(self.reader, self.layouts)
+        self.sight = Sight(self.reader, self.layouts, depth=depth)
         self.ledger = LocalLedger(path, run_id=run_id)
         self._saves: dict[str, LocalSave] = {}
 

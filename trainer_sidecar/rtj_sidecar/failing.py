@@ -17,9 +17,12 @@ from rtj_sidecar.trainer.supervisor_link import is_stopped
 class AttemptFailed(Exception):
     """The attempt cannot go on in this pod."""
 
-    def __init__(self, reason: Reason, message: str, *, ranks: Sequence[int] = ()) -> None:
+    def __init__(
+        self, reason: Reason, message: str, *, ranks: Sequence[int] = (), retrying: bool = False
+    ) -> None:
         super().__init__(message)
         self.reason = reason
+        self.retrying = retrying  # another save may do
         self.ranks = list(ranks)  # whose pods are to blame, if not this one
 
 

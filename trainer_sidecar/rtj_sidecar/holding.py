@@ -12,6 +12,7 @@ from collections import deque
 
 from rtj_api.wire import Candidate, Phase
 
+from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.committing import Committing
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.messages import OpenShip, Seen
@@ -163,6 +164,9 @@ class Holding:
                 bytes=sum(heard.save.bytes for heard in group.by_rank.values()),
                 durable=False,
                 full_state=facts.full_state,
+                has=has_of(facts.facts),
+                world_size=ship.world_size,
+                layout=ship.layout,
                 needs=ship.expected,
                 written_at=ship.named_at,
             ),

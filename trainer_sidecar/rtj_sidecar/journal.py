@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from pydantic import Field, ValidationError
-from rtj_api.wire import Directive, Resume, Verdict, Wire
+from rtj_api.wire import Directive, FailedProbe, Resume, Verdict, Wire
 
 from rtj_sidecar.runs.records import Parent
 from rtj_sidecar.trainer.supervisor_link import write_whole
@@ -36,6 +36,9 @@ class Entry(Wire):
     last_durable_name: str | None = None
     last_durable_step: int | None = None
     last_durable_at: float | None = None
+    probe_digest: str | None = None  # which probe the next two speak of
+    probe_passed: str | None = None  # the save it passed on last, in this very container
+    probe_failed: dict[str, FailedProbe] = Field(default_factory=dict)  # by save, not marked yet
     outputs_attempt: int = 0  # the attempt whose outputs are in the store
     verdicts: list[Verdict] = Field(default_factory=list)
 

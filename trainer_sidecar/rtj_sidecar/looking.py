@@ -22,6 +22,7 @@ from rtj_sidecar.pinning import pin_found
 from rtj_sidecar.room import PodVolume, ease
 from rtj_sidecar.sight import HURRY_SECONDS, Look
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.unfit_told import tell_unfit
 from rtj_sidecar.waits import happens
 
 KEY = "directory"
@@ -217,6 +218,7 @@ class Looking:
             )
             new.append(local)
             self._count(local)
+            tell_unfit(at, local)
         return new
 
     def _made_in(self) -> int:

@@ -74,6 +74,7 @@ def open_run(config: SidecarConfig, *, reporter: Reporter) -> Run | None:
             job=config.job,
             image=config.image,
             command=tuple(config.command),
+            required=tuple(config.required_keys),
         ),
         open_place=opened,
     )

@@ -23,6 +23,7 @@ from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station
 from rtj_sidecar.storing import Storing
+from rtj_sidecar.trials import begin_attempt
 
 LIST_SECONDS = 15.0
 HEAR_SECONDS, HEAR_NOTHING_SECONDS = 3.0, 0.5
@@ -56,6 +57,7 @@ class Preparing:
             raise AttemptFailed(Reason.POD_DELETED, "this pod is being ended: it prepares nothing")
         self._behind.cancel()
         at.may_publish = False
+        begin_attempt(at, directive)
         at.settled = False
         at.overtaken = False
         at.fetching = 0

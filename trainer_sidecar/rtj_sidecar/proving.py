@@ -33,7 +33,7 @@ class Proving:
         at = self._at
         return await asyncio.to_thread(
             run.judging.vet,
-            candidates,
+            at.tried(candidates),
             pinned=set(at.reporter.current.shares) | self._holding.word.pinned_by_others(),
             incoming=at.site.path / HIDDEN_DIR / "incoming",
             fence=fence,

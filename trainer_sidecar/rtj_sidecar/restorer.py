@@ -38,6 +38,7 @@ from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.targets import Targets
+from rtj_sidecar.trials import Trials
 
 LIST_SECONDS = 15.0
 FOREIGN_KEY = "foreign"
@@ -51,6 +52,7 @@ class Restorer:
         self._looking = looking
         self._storing = storing
         self._targets = Targets(station)
+        self._trials = Trials(station)
 
     async def restore(self, directive: Directive) -> None:
         at, resume = self._at, directive.resume
@@ -68,6 +70,7 @@ class Restorer:
         if done.quarantined:
             log.info("quarantined %s", ", ".join(done.quarantined))
         self._tell_kept(done, directive)
+        await self._trials.check(directive, resume, done.path)
         await self._set_parent(directive, resume)
         at.journal.note(
             restored_attempt=directive.attempt,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rtj_sidecar.checkpoints.deeper import NOT_DEEPER, Deeper, Depth
 from rtj_sidecar.checkpoints.layouts.base import Layout
 from rtj_sidecar.checkpoints.pin_choice import InodeHistory, next_history
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
@@ -37,7 +38,10 @@ class Look:
 class Sight:
     """Holds the memory between two looks."""
 
-    def __init__(self, reader: Reader, layouts: Sequence[Layout]) -> None:
+    def __init__(
+        self, reader: Reader, layouts: Sequence[Layout], *, depth: Depth = NOT_DEEPER
+    ) -> None:
+        self._deeper = Deeper(reader, depth)
         self._reader = reader
         self._layouts = layouts
         self._observations = Observations()
@@ -78,7 +82,7 @@ class Sight:
             expect=expect,
         )
         self.largest = max([self.largest, *(save.size for save in snapshot.saves)])
-        return Look(judged, snapshot, lost)
+        return Look(self._deeper.look(judged), snapshot, lost)
 
     def _remember_inodes(
         self, snapshot: Snapshot, *, now: float, settle: float, writers: Writers

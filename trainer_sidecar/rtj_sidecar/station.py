@@ -155,7 +155,15 @@ class Station:
         self.reporter.set(progress=self.progress.view())
 
     def tell_candidates(self) -> None:
-        self.reporter.set(candidates=self.candidates[:CANDIDATES_TOLD])
+        self.reporter.set(candidates=self.tried(self.candidates)[:CANDIDATES_TOLD])
+
+    def tried(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates with what their probe said in this attempt or those just before."""
+        failed = self.journal.entry.probe_failed
+        return [
+            c.model_copy(update={"failed_probe": failed[c.name]}) if c.name in failed else c
+            for c in candidates
+        ]
 
     def tell_pins(self) -> None:
         """Names that this pod could restore without fetching a byte, and those of which it has

@@ -94,6 +94,21 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "The message names the file. A bad save is marked and the next older one is tried.",
         Charge.CHECKPOINT,
     ),
+    Reason.PROBE_FAILED: ReasonText(
+        "checkpoint.validation.probe failed on the restored save, before any trainer started. The "
+        "next older save is tried; if that one passes, this one is marked invalid. When two saves "
+        "fail alike, or none is left, the job is held and no save is marked.",
+        "The message has the command, its exit code and last lines. Held: correct or remove the "
+        "probe, or request a restart.",
+        Charge.CHECKPOINT,
+    ),
+    Reason.PROBE_NOT_RUN: ReasonText(
+        "checkpoint.validation.probe could not be run at all, which says nothing of the save: its "
+        "program is missing in the trainer's image, that image has no python3 for the supervisor, "
+        "or the sidecar's image is older than the probe.",
+        "Correct the command or the image, or remove the probe.",
+        Charge.CHECKPOINT,
+    ),
     Reason.PLACEMENT_TIMEOUT: ReasonText(
         "Not all ranks found a node in time, so all pods are given back and tried again later; "
         "two half-placed gangs would wait for each other for ever.",

@@ -64,6 +64,13 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "The attempt starts at step 0, because the run has no save, or because that was allowed.",
         "If the run should have had saves, check checkpoint.runID and checkpoint.store.url.",
     ),
+    Reason.RESUMED_PARTIALLY: ReasonText(
+        "The save that is resumed does not hold all of the training's state, or was made by "
+        "another number of ranks or another version: status.checkpoint.resumeQuality and "
+        "resumeMessage say what is missing. The framework begins that part anew, mostly without a "
+        "word.",
+        "If it matters, let the trainer save what is missing.",
+    ),
     Reason.RESUMED: ReasonText("The attempt starts from the save that the event names.", _NOTHING),
     Reason.NOTHING_DEGRADED: ReasonText("Everything works as it was meant to.", _NOTHING),
     Reason.CHECKPOINT_DURABLE: ReasonText(

@@ -21,6 +21,28 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "The bytes of a save are not those that were written. It is marked and never resumed.",
         f"{_SELF_HEALING} If it recurs, check the disks and the object store.",
     ),
+    Reason.CHECKPOINT_NOT_FINITE: ReasonText(
+        "A parameter or optimizer tensor of a save holds NaN, and was finite in the save before. "
+        "It is kept in the store and never resumed by itself.",
+        "The message names the tensor. The run goes back to the save before; look at the learning "
+        "rate and at the data of those steps.",
+    ),
+    Reason.CHECKPOINT_LOSS_NOT_FINITE: ReasonText(
+        "The loss that a save states is NaN or infinite, its tensors are not refuted.",
+        "Look at the loss curve. With a probe (checkpoint.validation.probe) such a save can be "
+        "refused.",
+    ),
+    Reason.REQUIRED_KEY_MISSING: ReasonText(
+        "A full save lacks a key of checkpoint.validation.requiredKeys. It is kept in the store "
+        "and not resumed while that key is required.",
+        "Make the trainer save it, or correct requiredKeys: then the save counts again.",
+    ),
+    Reason.REQUIRED_KEYS_UNREAD: ReasonText(
+        "checkpoint.validation.requiredKeys could not be checked: the save's names cannot be read "
+        "without executing it.",
+        "Save in a form that can be read (torch zip, DCP, safetensors), or check the save with "
+        "checkpoint.validation.probe.",
+    ),
     Reason.CHECKPOINT_OBJECT_MISSING: ReasonText(
         "An object of a save is gone from the store. The save is marked and never resumed.",
         f"{_SELF_HEALING} Look for a life-cycle rule or a person that deletes below the store's "

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtj_api.reasons import Reason
+from rtj_api.rules import trials
 from rtj_api.wire import Candidate, Resume
 
 MAX_PEERS = 64
@@ -78,7 +79,10 @@ def why_unusable(candidate: Candidate, *, facts: Facts) -> str | None:
     if candidate.invalid == Reason.CHECKPOINT_ARCHIVED:
         return f"it lies in an archive of the store. {HOW_TO_RESTORE}"
     if candidate.invalid is not None:
-        return f"found invalid: {candidate.invalid}"
+        told = f": {candidate.invalid_message}" if candidate.invalid_message else ""
+        return f"found invalid: {candidate.invalid}{told}"
+    if candidate.failed_probe is not None:
+        return f"its probe failed ({candidate.failed_probe.how}), so an older one is tried first"
     if candidate.full_state is False:
         return "it holds weights only, not the optimizer's state"
     if candidate.durable:
@@ -134,6 +138,9 @@ def _label(candidate: Candidate) -> str:
 def choose(facts: Facts) -> Chosen | NoChoice:
     """The newest save that all ranks can load; else scratch by right; else why to hold."""
     passed: list[PassedOver] = []
+    stuck = trials.why_hold(facts.candidates)
+    if stuck is not None:
+        return NoChoice(Reason.PROBE_FAILED, stuck)
     for index, candidate in enumerate(facts.candidates):
         why = why_unusable(candidate, facts=facts)
         if why is None and not facts.listed:
@@ -161,6 +168,10 @@ def choose(facts: Facts) -> Chosen | NoChoice:
             "could lose work. Check checkpoint.store and its credentials; it is tried again",
             skipped_all,
         )
+    stuck = trials.why_hold(facts.candidates, is_last=True)
+    if stuck is not None:
+        # A probe that fails is no proof that nothing is worth keeping: never step 0 for it.
+        return NoChoice(Reason.PROBE_FAILED, stuck, skipped_all)
     if facts.allow_scratch:
         why = "no usable save, and a start from nothing was allowed"
         return Chosen(Resume(scratch=True), why, skipped_all)

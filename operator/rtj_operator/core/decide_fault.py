@@ -60,6 +60,8 @@ def fault(gang: Gang) -> Plan | None:
         if first.rank == 0 and not gang.status.is_started and holds.is_answered(gang):
             return None
         return _hold(gang, first)
+    if _is_probe_for_a_person(gang, first):
+        return _hold(gang, first)
     is_own = first.charge == Charge.USER and gang.status.is_started
     if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):
         silent = _suspects(gang, first)
@@ -81,6 +83,16 @@ def _is_before_any_trainer(gang: Gang, first: Fault) -> bool:
     report = gang.members[first.rank].report
     has_trained = report is not None and report.trainer.attempt == gang.attempt
     return resume.through_store and first.order == BY_SIDECAR and not has_trained
+
+
+def _is_probe_for_a_person(gang: Gang, first: Fault) -> bool:
+    """No older save may be tried: this one was asked for by name, or the pods, which choose by
+    themselves, have found that the probe is to blame."""
+    if first.reason != Reason.PROBE_FAILED:
+        return False
+    resume = gang.status.resume
+    was_asked = gang.status.is_started and resume is not None and resume.asked is not None
+    return was_asked or first.evidence.get("retrying") is False
 
 
 def _hold(gang: Gang, first: Fault) -> Plan:
@@ -158,7 +170,7 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
     )
     notes: tuple[Note, ...] = (note,)
     if slow is None and isinstance(chosen, Chosen):
-        notes = (note, *notes_of(chosen))
+        notes = (note, *notes_of(chosen), *starts.fitness_notes(gang.status, status))
     return record(
         gang,
         status,

@@ -192,7 +192,11 @@ def choose(gang: Gang) -> Plan | None:
         started,
         rule="choose",
         why=chosen.why,
-        notes=(*steering.continued(gang, zero), *notes_of(chosen)),
+        notes=(
+            *steering.continued(gang, zero),
+            *notes_of(chosen),
+            *starts.fitness_notes(status, started),
+        ),
         evidence={
             "resume": chosen.resume.dump(),
             "passedOver": [p.name for p in chosen.passed_over],

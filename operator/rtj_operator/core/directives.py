@@ -180,6 +180,11 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         ending="failed" if gang.status.is_true(ConditionType.FAILED) else None,
         replaced=_replaced(gang, member, phase, stops_older=stops_older),
         through_store=through_store,
+        probe=gang.spec.probe if phase in (Phase.RESTORE, Phase.GO) and member.rank == 0 else None,
+        forget_probes=stops_older
+        and member.rank == 0
+        and current is not None
+        and current.charge == Charge.INTENT,
     )
 
 

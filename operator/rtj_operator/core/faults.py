@@ -30,6 +30,8 @@ CHARGES: dict[Reason, Charge] = {
     Reason.FENCE_TAKEN: Charge.INFRASTRUCTURE,
     Reason.PREPARE_FAILED: Charge.CHECKPOINT,
     Reason.RESTORE_FAILED: Charge.CHECKPOINT,
+    Reason.PROBE_FAILED: Charge.CHECKPOINT,
+    Reason.PROBE_NOT_RUN: Charge.CHECKPOINT,
     Reason.CHECKPOINT_IGNORED: Charge.USER,
     Reason.EARLY_EXIT: Charge.USER,
 }

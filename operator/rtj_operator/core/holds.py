@@ -31,18 +31,25 @@ HOLDING = STORE_REASONS | {
     Reason.NO_VALID_CHECKPOINT,
     Reason.CHECKPOINT_ORDER_UNKNOWN,
     Reason.SUPERVISOR_MISSING,
+    Reason.PROBE_NOT_RUN,
     Reason.PATH_NOT_WRITABLE,
     Reason.DIRECTORY_READ_ONLY,
     Reason.DIRECTORY_MISSING,
     Reason.DISK_FULL,
 }
 # Nor for one of these once it trained: it would do the same again.
-ENDING = frozenset({Reason.CHECKPOINT_IGNORED})
+ENDING = frozenset({Reason.CHECKPOINT_IGNORED, Reason.PROBE_NOT_RUN})
 
 
 # No look at the store ends these.
 WAITING_FOR_A_PERSON = frozenset(
-    {Reason.RUN_ALREADY_COMPLETE, Reason.RUN_EXISTS, Reason.RESUME_FROM_UNUSABLE, *ENDING}
+    {
+        Reason.RUN_ALREADY_COMPLETE,
+        Reason.RUN_EXISTS,
+        Reason.RESUME_FROM_UNUSABLE,
+        Reason.PROBE_FAILED,
+        *ENDING,
+    }
 )
 
 

@@ -314,7 +314,10 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
         is_pod_lost=reason == Reason.POD_DELETED or bool(blamed),
         message=f"the sidecar gave attempt {gang.attempt} up: {text}",
         charge=CHARGES.get(reason, Charge.CHECKPOINT),
-        evidence={"problem": reason},
+        evidence={
+            "problem": reason,
+            "retrying": problem is None or problem.retrying,
+        },
     )
 
 

@@ -53,6 +53,7 @@ class JobSpec:
     on_existing_run: str = "Resume"  # checkpoint.onExistingRun
     take_over: str | None = None
     resume_from: str | None = None
+    probe: wire.Probe | None = None  # checkpoint.validation.probe
     suspend_wait_seconds: float = 0.0  # suspendPolicy: for the next save, while the gang trains
     placement_seconds: float | None = None  # recovery.placementTimeoutSeconds
     scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch

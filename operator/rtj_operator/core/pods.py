@@ -302,6 +302,8 @@ def _config(
         outputs=list(spec.outputs),
         rendezvous_told=is_on_host(spec),
         post_start=post_start(parts.pod["containers"][parts.trainer]),
+        validation_level=checkpoint.validation.level,
+        required_keys=list(checkpoint.validation.required_keys),
     )
 
 

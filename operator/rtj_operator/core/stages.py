@@ -7,7 +7,7 @@ heard is first the node's affair (`nodes`), and only after a long time its own. 
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.wire import Phase, SidecarPhase, TrainerState
+from rtj_api.wire import Phase, SidecarPhase, TrainerState, TrialState
 
 from rtj_operator.core.directives import desired_directive, has_accepted
 from rtj_operator.core.faults import Fault
@@ -128,7 +128,11 @@ def _overdue_stage(gang: Gang, member: Member, *, began: float, phase: Phase) ->
     elif report.phase == SidecarPhase.RESTORING:
         moved = member.view.received_at if member.view is not None else None
         since = began if moved is None else max(began, moved)
-        if alarm.has_passed(since + policy.restore_stall_seconds):
+        trial = report.trial
+        limit = policy.restore_stall_seconds
+        if trial is not None and trial.state == TrialState.RUNNING:
+            limit += trial.limit_seconds  # its own limit ends it first
+        if alarm.has_passed(since + limit):
             return _overdue(
                 member,
                 reason=Reason.RESTORE_FAILED,

@@ -7,6 +7,7 @@ Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules import quality
 from rtj_api.rules import resume as rules_resume
 from rtj_api.status import (
     CurrentAttempt,
@@ -14,10 +15,11 @@ from rtj_api.status import (
     ResumeDecision,
     Status,
 )
-from rtj_api.wire import SidecarPhase
+from rtj_api.wire import Report, Resume, SidecarPhase, TrialState
 
 from rtj_operator.core import budget, ledger, steering, writers
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.plan import Note
 
 
 def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
@@ -83,6 +85,7 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         checkpoint = checkpoint.model_copy(
             update={"last_durable_step": resume.step, "last_durable_name": resume.name}
         )
+    checkpoint = checkpoint.model_copy(update=_fitness(gang, resume))
     ever_durable = status.ever_durable
     if resume.asked is not None:
         budgets = status.budgets.model_copy(update={"progress_step": resume.step})
@@ -111,6 +114,30 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         written_at=written,
         reached=reached if _is_automatic(current) else None,
     )
+
+
+def _fitness(gang: Gang, resume: Resume) -> dict[str, str | None]:
+    """What status shows of the save that is resumed; nothing where none is, or it is not known."""
+    report = gang.rank_zero.report
+    known = [] if report is None else list(report.candidates)
+    if report is not None and report.found is not None and report.found.save is not None:
+        known.append(report.found.save)
+    save = next((c for c in known if c.name == resume.name), None)
+    if resume.scratch or save is None:
+        return {"resume_quality": None, "resume_message": None}
+    fit = quality.fitness(save, world_size=len(gang.members))
+    return {"resume_quality": fit.quality.value, "resume_message": fit.message or None}
+
+
+def fitness_notes(before: Status, after: Status) -> tuple[Note, ...]:
+    """An event where less than everything goes on, unless the start before said the same."""
+    said, now = before.checkpoint, after.checkpoint
+    if now.resume_quality in (None, quality.Quality.EXACT):
+        return ()
+    if (said.resume_quality, said.resume_message) == (now.resume_quality, now.resume_message):
+        return ()
+    message = f"resume quality {now.resume_quality}: {now.resume_message}"
+    return (Note(type="Warning", reason=Reason.RESUMED_PARTIALLY, message=message),)
 
 
 def next_start_through_store(gang: Gang, *, why: str) -> Status:
@@ -180,6 +207,8 @@ def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
     if chosen.resume.asked is not None:
         return "another beginning was asked for"
     zero = gang.rank_zero.report
+    if gang.spec.probe is not None and not _has_passed(zero, chosen.resume.name):
+        return "its probe has to pass first"
     if zero is None or zero.fence is None:
         return "rank 0's sidecar holds no fence"
     for member in gang.members:
@@ -191,6 +220,11 @@ def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
     if missing:
         return f"rank {missing[0]} does not have {chosen.resume.name} pinned"
     return None
+
+
+def _has_passed(zero: Report | None, name: str | None) -> bool:
+    trial = zero.trial if zero is not None else None
+    return trial is not None and trial.name == name and trial.state == TrialState.PASSED
 
 
 def _why_member_not_fast(gang: Gang, member: Member) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import ValidationError
+from rtj_api.rules.quality import Quality
 from rtj_api.status import ConditionType, JobPhase, Status, parse_time
 
 from rtj_operator.core.observed import JobKey, Observed
@@ -116,12 +117,20 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         lambda job: job.status.checkpoint.invalid,
     ),
     JobSeries(
+        "training_job_resume_quality",
+        "gauge",
+        "How much of the training the last resume took up: 2 all that is known (Exact), 1 not all "
+        "(Partial), 0 the weights alone. Absent before the first resume.",
+        lambda job: _QUALITY.get(job.status.checkpoint.resume_quality or ""),
+    ),
+    JobSeries(
         "training_job_checkpoint_interval_seconds",
         "gauge",
         "Observed time between checkpoints; 0 while unknown.",
         lambda job: job.interval_seconds,
     ),
 )
+_QUALITY = {Quality.EXACT.value: 2.0, Quality.PARTIAL.value: 1.0, Quality.WEIGHTS_ONLY.value: 0.0}
 PHASE_NAME = "training_job_status_phase"
 PHASE_MEANING = "1 for the job's phase, 0 for every other one."
 REASON_NAME = "training_job_status_reason"

@@ -95,6 +95,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         shared_directory=manifests.is_shared(spec, kind),
         fenced_directory=manifests.is_fenced(kind),
         suspend=spec.suspend,
+        probe=_probe_of(spec),
         suspend_wait_seconds=spec.suspend_policy.checkpoint_timeout_seconds,
         placement_seconds=spec.recovery.placement_timeout_seconds,
         on_existing_run=spec.checkpoint.on_existing_run,
@@ -113,6 +114,13 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
             for warning in manifests.warnings_of(spec)
         ),
     ), None
+
+
+def _probe_of(spec: v1alpha1.JobSpec) -> wire.Probe | None:
+    probe = spec.checkpoint.validation.probe
+    if probe is None:
+        return None
+    return wire.Probe(command=list(probe.command), timeout_seconds=probe.timeout_seconds)
 
 
 def _request(meta: Raw) -> tuple[wire.Request | None, str | None, str | None]:

@@ -63,6 +63,16 @@ def bare(**pod_fields: Any) -> dict[str, Any]:
     return overlaid(pod(**pod_fields), {"spec": {"checkpoint": {"store": None}}})
 
 
+def probed(command: list[str]) -> dict[str, Any]:
+    """A job with this probe."""
+    return checkpoint(validation={"probe": {"command": command}})
+
+
+def needing(*keys: str) -> dict[str, Any]:
+    """A job whose full saves must hold these keys."""
+    return checkpoint(validation={"requiredKeys": list(keys)})
+
+
 def resumed(*command: str, args: list[str] | None = None) -> dict[str, Any]:
     """A job with resumeArgs and this command."""
     words = container(command=list(command)) | ({"args": args} if args else {})
@@ -241,6 +251,24 @@ CASES = {
             checkpoint(resumeArgs=["--resume", "$(RTJ_RESUME_CHECKPIONT)"]),
             checkpoint(resumeArgs=["$(RTJ_ATTEMPT)$(RTJ_RESUME_ARGS)"]),
         ],
+    ),
+    "probe-variables": Case(
+        "validation.probe.command names a variable that does not exist",
+        takes=[
+            probed(["python", "check.py", "$(RTJ_RESUME_CHECKPOINT)"]),
+            probed(["python", "-c", "x" * 4096]),
+        ],
+        refuses=[probed(["check", "$(RTJ_CHECKPOINT)"])],
+    ),
+    "probe-executable": Case(
+        "begins with an empty word",
+        takes=[probed(["/bin/true"]), probed(["python", ""])],
+        refuses=[probed([""]), probed(["", "check.py"])],
+    ),
+    "required-keys-plain": Case(
+        "requiredKeys are names with dots and the globs",
+        takes=[needing("optimizer"), needing("model.head.*", "optim?.state")],
+        refuses=[needing("my optimizer"), needing(".model"), needing("a..b"), needing("state[0]")],
     ),
     "store-s3-fields": Case(
         "endpoint, region, credentialsSecret and caBundle belong to an s3:// store",

@@ -92,6 +92,13 @@ class Case:
 
 
 BAD = wire.Candidate(name="f1-n1-s5", step=5, durable=True, invalid="CheckpointCorrupt", needs=[0])
+REFUSED = wire.Candidate(
+    name="f1-n1-s5",
+    step=5,
+    durable=True,
+    failed_probe=wire.FailedProbe(how="exit code 3", message="`check`: exit code 3"),
+    needs=[0],
+)
 CASES: dict[Reason, Case] = {
     **{
         reason: Case(unlisted(reason), store_answers, by_itself=True)
@@ -116,6 +123,14 @@ CASES: dict[Reason, Case] = {
     Reason.RUN_ALREADY_COMPLETE: Case(
         gave_up(Reason.RUN_ALREADY_COMPLETE, fence=None, run_complete=True, listed=True),
         spec_changed,
+        by_itself=False,
+    ),
+    Reason.PROBE_NOT_RUN: Case(
+        gave_up(Reason.PROBE_NOT_RUN, rank=1), spec_changed, by_itself=False
+    ),
+    Reason.PROBE_FAILED: Case(
+        report(0, candidates=[REFUSED], listed=True, fence=1),
+        asked_for(wire.RequestAction.RESTART),
         by_itself=False,
     ),
     Reason.NO_VALID_CHECKPOINT: Case(

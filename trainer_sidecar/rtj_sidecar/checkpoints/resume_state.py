@@ -47,6 +47,14 @@ def resume_state(facts: Mapping[str, object]) -> ResumeState:
     )
 
 
+def has_of(facts: Mapping[str, object]) -> dict[str, bool]:
+    """`has` of a save's facts; empty where an older sidecar wrote them."""
+    told = facts.get(HAS)
+    if not isinstance(told, dict):
+        return {}
+    return {str(part): there for part, there in told.items() if isinstance(there, bool)}
+
+
 def merged(many: Iterable[Mapping[str, bool]]) -> dict[str, bool]:
     """`has` of several files that are one save: a part that one of them holds is there."""
     told: dict[str, bool] = {}

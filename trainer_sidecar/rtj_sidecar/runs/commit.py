@@ -32,6 +32,7 @@ from rtj_sidecar.runs.records import (
     ShipRecord,
 )
 from rtj_sidecar.runs.ships import Ignored, read_part
+from rtj_sidecar.runs.unfit import facts_of_parts
 from rtj_sidecar.runs.verify import check_files
 from rtj_sidecar.stores.base import StoreProblem
 
@@ -202,9 +203,6 @@ def _facts(ship: ShipRecord, parts: Mapping[int, PartRecord]) -> SaveFacts:
         return next((value for value in values if value is not None), None)
 
     states = [each.full_state for each in told if each.full_state is not None]
-    facts: dict[str, object] = {}
-    for each in reversed(told):
-        facts |= each.facts
     return SaveFacts(
         root_key=ship.root_key,
         layout=ship.layout,
@@ -215,7 +213,7 @@ def _facts(ship: ShipRecord, parts: Mapping[int, PartRecord]) -> SaveFacts:
         full_state=any(states) if states else None,
         status="Verified" if any(each.status == "Verified" for each in told) else "Settled",
         gates=[gate for each in told[:1] for gate in each.gates],
-        facts=facts,
+        facts=facts_of_parts(told),
     )
 
 

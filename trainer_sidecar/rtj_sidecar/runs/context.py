@@ -30,6 +30,7 @@ class About:
     job: str | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()  # checkpoint.validation.requiredKeys: no part of a record
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from rtj_sidecar.runs.records import (
     PartRecord,
     ShipRecord,
 )
+from rtj_sidecar.runs.unfit import against
 from rtj_sidecar.stores.base import StoreProblem
 
 CONDEMNING = (MarkKind.INVALID, MarkKind.POISON, MarkKind.DROPPED)
@@ -38,6 +39,8 @@ class History:
     manifests: Mapping[SaveId, ManifestRecord] = field(default_factory=dict)
     marks: Mapping[SaveId, tuple[MarkRecord, ...]] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    """checkpoint.validation.requiredKeys as they are now."""
     named: frozenset[SaveId] = frozenset()
     """Every save that any record bears, deleted ones included: their numbers are used up."""
 
@@ -66,14 +69,31 @@ class History:
         return lower[-1] if lower else None
 
     def condemned(self, save: SaveId) -> MarkRecord | None:
-        """The mark that forbids to resume from it, if any that a person has not taken back."""
+        """The mark that forbids to resume from it, if any that a person has not taken back; or what
+        its own facts say, unless a person called it good."""
         found: MarkRecord | None = None
+        is_good = False
         for mark in self.marks.get(save, ()):
             if mark.kind in CONDEMNING and found is None:
                 found = mark
-            elif mark.kind == MarkKind.GOOD and found and found.kind != MarkKind.DROPPED:
-                found = None
-        return found
+            elif mark.kind == MarkKind.GOOD:
+                is_good = True
+                if found and found.kind != MarkKind.DROPPED:
+                    found = None
+        return found if found is not None or is_good else self._unfit(save)
+
+    def _unfit(self, save: SaveId) -> MarkRecord | None:
+        manifest = self.manifests.get(save)
+        said = against(manifest.facts, required=self.required) if manifest is not None else None
+        if manifest is None or said is None:
+            return None
+        return MarkRecord(
+            kind=MarkKind.INVALID,
+            reason=said[0],
+            message=f"{manifest.name}: {said[1]}",
+            by_fence=manifest.committed_by_fence,
+            marked_at=manifest.committed_at,
+        )
 
     def deleted(self, save: SaveId) -> bool:
         return any(mark.kind == MarkKind.DELETED for mark in self.marks.get(save, ()))
@@ -151,6 +171,7 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
         manifests=committed,
         marks=found_marks,
         broken=broken,
+        required=context.about.required,
         named=frozenset([*ships, *manifests, *(save for save, _ in marks)]),
     )
 

@@ -15,10 +15,12 @@ from enum import StrEnum
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate
 
+from rtj_sidecar.checkpoints.resume_state import has_of, merged
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import Parent
+from rtj_sidecar.runs.unfit import against, facts_of_parts
 
 
 class End(StrEnum):
@@ -150,6 +152,7 @@ def candidates(history: History) -> list[Candidate]:
 
 def candidate(history: History, save: SaveId) -> Candidate:
     condemned = history.condemned(save)
+    message = condemned.message if condemned else None
     invalid = condemned.reason if condemned else None
     if manifest := history.manifests.get(save):
         return Candidate(
@@ -161,6 +164,10 @@ def candidate(history: History, save: SaveId) -> Candidate:
             durable=True,
             full_state=manifest.full_state,
             invalid=invalid,
+            invalid_message=message,
+            has=has_of(manifest.facts),
+            world_size=manifest.world_size,
+            layout=manifest.layout,
             needs=manifest.ranks,
             written_at=manifest.committed_at,
         )
@@ -174,6 +181,9 @@ def candidate(history: History, save: SaveId) -> Candidate:
     facts = [part.save for part in parts.values() if part.save is not None]
     without = {rank for rank, part in parts.items() if not part.files}
     told = [each.full_state for each in facts if each.full_state is not None]
+    unfit = against(facts_of_parts(facts), required=history.required)
+    if invalid is None and unfit is not None:
+        invalid, message = unfit
     return Candidate(
         name=name,
         step=at.step,
@@ -183,6 +193,10 @@ def candidate(history: History, save: SaveId) -> Candidate:
         durable=False,
         full_state=any(told) if told else None,
         invalid=invalid,
+        invalid_message=message,
+        has=merged(has_of(each.facts) for each in facts),
+        world_size=ship.world_size if ship else None,
+        layout=ship.layout if ship else None,
         needs=sorted(set(ship.expected if ship else ()) - without | (set(parts) - without)),
         written_at=ship.named_at if ship else None,
     )

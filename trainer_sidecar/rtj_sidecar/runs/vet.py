@@ -41,7 +41,8 @@ def vet(
     judged: list[Candidate] = []
     proved = False
     for candidate in candidates:
-        if proved or candidate.invalid is not None or not candidate.durable:
+        is_out = candidate.invalid is not None or candidate.failed_probe is not None
+        if proved or is_out or not candidate.durable:
             judged.append(candidate)
             continue
         manifest = manifest_of(candidate.name)

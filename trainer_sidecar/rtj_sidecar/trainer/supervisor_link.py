@@ -14,7 +14,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 from rtj_api import contract
-from rtj_api.wire import Go, Release, Stop, SuperviseConfig, SupervisorState, TrainerState, Wire
+from rtj_api.wire import (
+    Go,
+    Release,
+    Stop,
+    SuperviseConfig,
+    SupervisorState,
+    TrainerState,
+    Trial,
+    Wire,
+)
 
 from rtj_sidecar.trainer.install import beat, install, write_whole
 
@@ -44,6 +53,9 @@ class SupervisorLink:
     def go(self, message: Go) -> None:
         write_whole(self.run / contract.FILE_GO_SHELL, _as_shell(message))
         self._write(contract.FILE_GO, message)
+
+    def trial(self, message: Trial) -> None:
+        self._write(contract.FILE_TRIAL, message)
 
     def stop(self, message: Stop) -> None:
         self._write(contract.FILE_STOP, message)
@@ -107,4 +119,5 @@ def is_stopped(state: SupervisorState | None, *, up_to: int) -> bool:
         and state.stopped_attempt >= up_to
         and state.trainer.state is not TrainerState.RUNNING
         and state.lingering == 0
+        and (state.trial is None or state.trial.ended)
     )

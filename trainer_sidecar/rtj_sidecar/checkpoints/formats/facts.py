@@ -46,6 +46,8 @@ def from_state(value: Any) -> dict[str, object]:
         _take(facts, "step", level, STEP_KEYS, whole_number)
         _take(facts, "epoch", level, EPOCH_KEYS, whole_number)
         _take(facts, "loss", level, LOSS_KEYS, number)
+    if any(_is_not_finite(level.get(key)) for level in levels for key in LOSS_KEYS):
+        facts["loss_not_finite"] = True
     names = [key for key in top if isinstance(key, str)]
     facts["keys"] = [key[:_MAX_TEXT] for key in names[:_MAX_KEYS]]
     facts["key_count"] = len(top)
@@ -76,6 +78,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, int) and abs(value) >= 2**63:
         return None
     return float(value) if math.isfinite(value) else None
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _take(

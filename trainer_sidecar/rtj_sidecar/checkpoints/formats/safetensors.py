@@ -22,9 +22,9 @@ def check(window: Window, *, caps: Caps) -> FileCheck:
 
     Facts: `tensors` (count), `metadata` (strings of `__metadata__`). Raises MalformedError.
     """
-    header, length = _header(window, caps)
+    header, length = read_header(window, caps=caps)
     metadata = header.pop("__metadata__", None) or {}
-    spans = sorted(_span(name, entry) for name, entry in header.items())
+    spans = sorted(span(name, entry) for name, entry in header.items())
     end = 0
     for begin, stop, name in spans:
         if begin != end:
@@ -46,7 +46,7 @@ def check(window: Window, *, caps: Caps) -> FileCheck:
     )
 
 
-def _header(window: Window, caps: Caps) -> tuple[dict[str, Any], int]:
+def read_header(window: Window, *, caps: Caps) -> tuple[dict[str, Any], int]:
     if window.size < 8:
         raise MalformedError("it is too short for a header", reason=Reason.TRUNCATED)
     length = int.from_bytes(window.read(0, 8), "little")
@@ -64,7 +64,7 @@ def _header(window: Window, caps: Caps) -> tuple[dict[str, Any], int]:
     return header, length
 
 
-def _span(name: str, entry: Any) -> tuple[int, int, str]:
+def span(name: str, entry: Any) -> tuple[int, int, str]:
     shown = name[:200]
     if not isinstance(entry, dict):
         raise MalformedError(f"tensor {shown!r} has no description")

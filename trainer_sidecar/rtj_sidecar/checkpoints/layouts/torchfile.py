@@ -109,7 +109,9 @@ def _save(found: Group, reader: Reader) -> FoundSave:
     step, epoch, unit = labels(found.numbers, facts)
     loss = facts.get("loss")
     kept: dict[str, object] = {}
-    kept |= {key: facts[key] for key in ("keys", "key_count", "best") if key in facts}
+    kept |= {
+        key: facts[key] for key in ("keys", "key_count", "best", "loss_not_finite") if key in facts
+    }
     kept[HAS] = merged(held)
     if unit is not None:
         kept["unit"] = unit

@@ -20,6 +20,7 @@ from .memory import memory_limit, oom_kills
 from .output import Log, error_file, error_message, forget_errors, log_lines
 from .processes import adopt_orphans, container_members, descendants, kill, process, processes
 from .signals import NO_WISH, Signals, signal_trainer
+from .trial import Trials
 from .writers import WRITERS_SECONDS, Writers
 
 VERSION = 1
@@ -52,6 +53,7 @@ class Supervisor:
         self.kernel_kills = 0
         self.journal = Journal(run)
         self.departure = Departure(run)
+        self.trials = Trials(run)
         config = read_json(self.at("supervise.json")) or {}
         self.path = config.get("path") or "/nonexistent"
         self.post_start = [str(word) for word in config.get("postStart") or []]
@@ -77,6 +79,7 @@ class Supervisor:
 
     def recover(self):
         """An attempt found in the journal is never started again, whatever became of it."""
+        self.trials.recover()
         journal = self.journal.read()
         if journal is None:
             return
@@ -99,6 +102,7 @@ class Supervisor:
             self.read_unhealthy()
             self.read_go()
             self.enforce()
+            self.try_save()
             self.start()
             self.refresh()
             release = self.release()
@@ -122,6 +126,11 @@ class Supervisor:
                 return
             if pid == self.pid:
                 self.ended(status)
+            elif pid == self.trials.pid:
+                self.trials.ended(status)
+                self.departure.begin_wait()
+                self.clear(0.01, everything=False)
+                self.dirty = True
             elif pid == self.hook:
                 self.hook = None
                 if status and self.running():
@@ -185,6 +194,15 @@ class Supervisor:
         if go is not None:
             self.go = go
 
+    def try_save(self):
+        """The user's probe of a restored save, which never meets a trainer."""
+        wish = self.mailbox.news("trial.json")
+        if wish is not None:
+            self.trials.ask(wish)
+        may_run = not self.running() and not self.lingering and self.term_at is None
+        if self.trials.step(may_run and self.go is None, self.stopped):
+            self.dirty = True
+
     def enforce(self):
         if self.running() and self.kill_at is not None and time.monotonic() >= self.kill_at:
             kill({self.pid} | descendants(os.getpid(), processes()), signal.SIGKILL)
@@ -212,7 +230,7 @@ class Supervisor:
 
     def start(self):
         go = self.go
-        if go is None or self.running():
+        if go is None or self.running() or self.trials.running():
             return
         attempt = int(go.get("attempt", 0))
         if attempt <= self.started or attempt <= self.stopped or self.term_at is not None:
@@ -317,7 +335,7 @@ class Supervisor:
 
     def release(self):
         """The termination message and the exit code with which to leave now, or None."""
-        if self.running() or self.lingering:
+        if self.running() or self.lingering or self.trials.running():
             return None
         return self.departure.word()
 
@@ -336,6 +354,7 @@ class Supervisor:
             "stoppedAttempt": self.stopped,
             "lingering": self.lingering,
             "trainer": {name: value for name, value in self.view.items() if value is not None},
+            "trial": self.trials.view,
             "openForWriting": self.writers.now() if self.running() else [],
             "writtenAt": now,
         }

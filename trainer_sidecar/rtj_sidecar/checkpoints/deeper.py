@@ -1,0 +1,103 @@
+"""What is looked at in a save beyond its gates: its numbers and the names in it.
+
+The gates say that these are the bytes that were written; this says whether they are worth resuming
+from. A save that is not is shipped all the same, with the fact `unfit`: whoever lifts the rule has
+lost nothing. Must never judge a generation twice, nor hold up a save that cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rtj_sidecar.checkpoints import finite, required
+from rtj_sidecar.checkpoints.paths import UnsafePathError
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.types import FoundSave, Verdict
+
+UNFIT = "unfit"
+NOT_FINITE, LOSS_NOT_FINITE = "CheckpointNotFinite", "CheckpointLossNotFinite"
+_AT_FIRST = 2  # saves that lie there already: the newest can only be compared with the one before
+_SHOWN = 3
+_MOST = 10_000
+
+log = logging.getLogger("rtj.sidecar")
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """`checkpoint.validation` without the probe."""
+
+    numbers: bool = False  # level: full
+    required: tuple[str, ...] = ()
+
+
+NOT_DEEPER = Depth()
+
+
+class Deeper:
+    """Remembers what each generation was found to hold, and the numbers of the last fit save."""
+
+    def __init__(self, reader: Reader, depth: Depth) -> None:
+        self._reader = reader
+        self._depth = depth
+        self._known: dict[tuple[str, str], Mapping[str, object]] = {}
+        self._before: dict[str, Mapping[str, object]] = {}
+
+    def look(
+        self, judged: Sequence[tuple[FoundSave, Verdict]]
+    ) -> tuple[tuple[FoundSave, Verdict], ...]:
+        """The same with more facts. Oldest first, as they come."""
+        if not self._depth.numbers and not self._depth.required:
+            return tuple(judged)
+        late = [save.identity for save, v in judged if v.candidate][-_AT_FIRST:]
+        is_first = not self._known
+        told: list[tuple[FoundSave, Verdict]] = []
+        for save, verdict in judged:
+            if is_first and save.identity not in late:
+                self._known[save.identity] = {}
+            if verdict.candidate and save.full_state is not False:
+                verdict = replace(verdict, facts={**verdict.facts, **self._of(save)})
+            told.append((save, verdict))
+        return tuple(told)
+
+    def _of(self, save: FoundSave) -> Mapping[str, object]:
+        known = self._known.get(save.identity)
+        if known is not None:
+            return known
+        facts: dict[str, object] = {}
+        try:
+            if self._depth.required:
+                found = required.required_of(save, self._reader, patterns=self._depth.required)
+                facts[required.FACT] = found.as_fact()
+            if self._depth.numbers:
+                self._numbers(save, facts)
+        except (OSError, UnsafePathError) as error:
+            log.info("%s is not looked into: %s", save.root_key, error)
+            return {}  # gone or changing: it is judged again if it stays
+        if len(self._known) >= _MOST:
+            del self._known[next(iter(self._known))]
+        self._known[save.identity] = facts
+        return facts
+
+    def _numbers(self, save: FoundSave, facts: dict[str, object]) -> None:
+        now = finite.numbers_of(save, self._reader)
+        facts[finite.FACT] = now
+        new = finite.new_nans(now, self._before.get(save.layout))
+        if not new:
+            self._before[save.layout] = now
+            return
+        names = ", ".join(new[:_SHOWN]) + (f" and {len(new) - _SHOWN} more" if new[_SHOWN:] else "")
+        facts[UNFIT] = {
+            "reason": NOT_FINITE,
+            "message": f"{save.root_key}: NaN in {names}, finite in the save before",
+        }
+
+
+def unfit_of(facts: Mapping[str, object]) -> tuple[str, str] | None:
+    """(reason, message) of a save that must not be resumed from, by what is in it."""
+    told = facts.get(UNFIT)
+    if not isinstance(told, Mapping):
+        return None
+    return str(told.get("reason")), str(told.get("message"))
