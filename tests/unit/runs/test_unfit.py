@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rtj_sidecar.runs.keeping import Keep, to_mark
 from rtj_sidecar.runs.lineage import candidates
 from rtj_sidecar.runs.records import SaveFacts
-from rtj_sidecar.runs.retain import to_mark
 from rtj_sidecar.runs.unfit import against, facts_of_parts
 
 from tests.unit.runs.test_lineage import SCRATCH, fence, history
@@ -43,9 +43,9 @@ def test_a_required_key_counts_as_long_as_it_is_required() -> None:
 
 def test_saves_full_of_nan_push_no_healthy_one_out() -> None:
     run = saves({}, {}, NAN, NAN, NAN)
-    assert [str(save) for save in to_mark(run, keep_last=2, in_use=())] == []
+    assert [str(save) for save in to_mark(run, keep=Keep(last=2), in_use=())] == []
     run = saves({}, {}, {}, NAN)
-    assert [save.n for save in to_mark(run, keep_last=2, in_use=())] == [1]
+    assert [save.n for save in to_mark(run, keep=Keep(last=2), in_use=())] == [1]
 
 
 def test_one_ranks_nan_is_the_saves_and_one_ranks_optimizer_too() -> None:
