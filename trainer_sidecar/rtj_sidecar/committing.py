@@ -23,6 +23,7 @@ from rtj_sidecar.runs.records import ManifestRecord, MarkKind, ShipRecord
 from rtj_sidecar.runs.retain import Retained
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Ignored
+from rtj_sidecar.runs.sweep import Swept
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
@@ -42,6 +43,7 @@ class Committing:
         self._list = ships
         self._word = word
         self._moving: asyncio.Task[None] | None = None  # to the archive
+        self._swept = 0  # the fence under which leftovers were last looked for
         self.retry_at: float | None = None  # monotonic: the store had a problem in this round
 
     async def commit(self, ship: ShipRecord, *, is_awaited: bool) -> None:
@@ -57,6 +59,7 @@ class Committing:
         if isinstance(answer, Committed):
             self._committed(answer.manifest)
             await self._retain()
+            await self._sweep(fence)
         elif isinstance(answer, Dropped):
             self._drop(ship, answer.message)
         elif isinstance(answer, Ignored):
@@ -118,6 +121,17 @@ class Committing:
                 return
             at.reporter.heal(ARCHIVE)
             log.info("archived %s", done.name)
+
+    async def _sweep(self, fence: int) -> None:
+        """Once a fence, when its first save is durable: no start waits for it."""
+        run = self._at.run
+        if run is None or self._swept == fence:
+            return
+        done = await self.in_store(run.sweep, fence=fence)
+        if isinstance(done, Swept):
+            self._swept = fence
+            if done.uploads or done.saves:
+                log.info("ended %d unfinished uploads, freed %s", done.uploads, done.saves)
 
     def _committed(self, manifest: ManifestRecord) -> None:
         at = self._at

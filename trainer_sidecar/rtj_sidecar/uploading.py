@@ -11,7 +11,7 @@ import threading
 import time
 
 from rtj_sidecar.arrivals import learn_hash
-from rtj_sidecar.fates import Fates
+from rtj_sidecar.fates import Fates, newest_durable
 from rtj_sidecar.localsave import LocalSave
 from rtj_sidecar.messages import OpenShip, Ships
 from rtj_sidecar.runs.records import PartRecord, ShipRecord
@@ -115,6 +115,7 @@ class Uploading:
                 record,
                 files=files,
                 save=local.record.facts,
+                after=newest_durable(self._ships),
                 progress=lambda count: at.moved(uploaded=count),
                 cancel=cancel,
             )

@@ -22,6 +22,7 @@ from rtj_sidecar.runs.keeping import Keep, to_archive
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
 from rtj_sidecar.runs.records import FileRecord, MarkKind
+from rtj_sidecar.runs.retain import named_by_others
 from rtj_sidecar.stores.base import ObjectMissing, Reclasses, check_cancel
 
 
@@ -88,12 +89,7 @@ def archive_next(
 
 def _own(history: History, save: SaveId) -> list[FileRecord]:
     """Its objects, each once, but for those that another save names too."""
-    elsewhere = {
-        file.key
-        for other, manifest in history.manifests.items()
-        if other != save
-        for file in manifest.files
-    }
+    elsewhere = named_by_others(history, save)
     mine = {file.key: file for file in history.manifests[save].files}
     return [file for key, file in mine.items() if key not in elsewhere]
 

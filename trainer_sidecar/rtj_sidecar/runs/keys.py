@@ -117,5 +117,11 @@ def data_key(name: str, path: str, *, rank: int | None = None) -> str:
     return f"{CHECKPOINTS}{name}/{own}{path}"
 
 
+def save_of(key: str) -> SaveId | None:
+    """Whose file lies at a data key."""
+    name = key.removeprefix(CHECKPOINTS).partition("/")[0]
+    return parse_name(name) if key.startswith(CHECKPOINTS) else None
+
+
 def _id(match: re.Match[str] | None) -> SaveId | None:
     return SaveId(int(match[1]), int(match[2])) if match else None

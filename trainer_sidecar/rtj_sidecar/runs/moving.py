@@ -6,6 +6,7 @@ write a record that another decision rests on, but a rank's own part.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,12 +14,15 @@ from pathlib import Path
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs import fetch as fetching
+from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.outputs import put_outputs
 from rtj_sidecar.runs.records import FileRecord, OutputsRecord, PartRecord, SaveFacts, ShipRecord
+from rtj_sidecar.runs.reuse import Earlier
+from rtj_sidecar.runs.ships import read_part
 from rtj_sidecar.runs.upload import LocalFile, upload_part
-from rtj_sidecar.stores.base import IfAbsent, Progress
+from rtj_sidecar.stores.base import IfAbsent, Progress, StoreProblem
 
 
 class Moving:
@@ -34,17 +38,35 @@ class Moving:
         *,
         files: Sequence[LocalFile],
         save: SaveFacts,
+        after: str | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> PartRecord:
         """Upload this rank's files of a ship, then its part record.
 
+        `after`: a committed save; files of which this rank's part has the same bytes are not sent.
         Raises SourceChanged when a file is not what it was: then `answer_none`. After a Cancelled
         or StoreProblem call it again; what was answered once stands.
         """
         return upload_part(
-            self._context, ship, files=files, save=save, progress=progress, cancel=cancel
+            self._context,
+            ship,
+            files=files,
+            save=save,
+            earlier=self._earlier(after),
+            progress=progress,
+            cancel=cancel,
         )
+
+    def _earlier(self, name: str | None) -> Earlier:
+        save = keys.parse_name(name) if name is not None else None
+        if save is None:
+            return Earlier()
+        # It only spares bytes: whatever is wrong with the store or that record shows elsewhere.
+        with contextlib.suppress(StoreProblem):
+            part = read_part(self._context, save, self._context.rank)
+            return Earlier(part.files if part is not None else ())
+        return Earlier()
 
     def fetch(
         self,

@@ -156,6 +156,7 @@ class FileRecord(Wire):
     mode: int = 0o644
     alias: bool = False
     etag: str | None = None  # as the store told it right after the upload
+    sample: str | None = None  # see runs.reuse: whether to look closer at a later file
     ranks: list[int] | None = None
 
 

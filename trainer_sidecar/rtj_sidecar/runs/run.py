@@ -65,6 +65,7 @@ from rtj_sidecar.runs.records import (
 from rtj_sidecar.runs.retain import Retained, retain
 from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named
+from rtj_sidecar.runs.sweep import Swept, sweep
 from rtj_sidecar.runs.vet import wanted_by
 from rtj_sidecar.stores.base import Progress, Store, StoreProblem
 from rtj_sidecar.stores.open import open_store
@@ -297,6 +298,10 @@ class Run:
         if isinstance(done, Archived):
             write_index(self._context, self.history())
         return done
+
+    def sweep(self, *, fence: int) -> Swept | FenceLost:
+        """Free what saves left that will never be committed."""
+        return sweep(self._context, self.history(), fence=fence)
 
     # --- every rank ------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """One rank's share of a ship: its files to the store, then its part record.
 
-The part is written last, so a part in the store means that every byte of it is there. Ends without
-a part when a file is not what it was. Must never write a key that a part already names.
+The part is written last, so a part in the store means that every byte of it is there. What an
+interrupted try has sent, and what an earlier save has the same bytes of, is not sent again. Ends
+without a part when a file is not what it was. Must never write a key that a part already names.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import FileRecord, PartRecord, SaveFacts, ShipRecord
+from rtj_sidecar.runs.reuse import Earlier, is_there, sample_of
 from rtj_sidecar.runs.ships import answer, read_part
 from rtj_sidecar.stores.base import Cancelled, Progress, SourceChanged, StoreProblem, check_cancel
 from rtj_sidecar.stores.local import hash_file
 
+NOTHING = Earlier()
 _FILES_AT_ONCE = 4
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR}
 
@@ -46,6 +49,7 @@ def upload_part(
     *,
     files: Sequence[LocalFile],
     save: SaveFacts,
+    earlier: Earlier = NOTHING,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> PartRecord:
@@ -57,31 +61,38 @@ def upload_part(
     at = SaveId(ship.fence, ship.n)
     if (there := read_part(context, at, context.rank)) is not None:
         return there
-    stop = threading.Event()
+    stop, there = threading.Event(), _already(context, ship)
 
     def send(file: LocalFile) -> FileRecord:
         check_cancel(cancel)
         check_cancel(stop)
         try:
-            return _send(context, ship, file, progress=progress, cancel=cancel)
+            return _send(context, ship, file, there=there, progress=progress, cancel=cancel)
         except BaseException:
             stop.set()
             raise
 
+    equal = {file.path: found for file in files if (found := _equal(file, earlier, cancel))}
     # Files that others have too come last: by then those are there and need not be sent again.
     shared = set(ship.contested)
-    primaries = [file for file in files if not file.alias and file.path not in shared]
-    rest = [file for file in files if not file.alias and file.path in shared]
+    new = [file for file in files if not file.alias and file.path not in equal]
     sent: list[FileRecord] = []
-    for group in (primaries, rest):
+    for group in (
+        [file for file in new if file.path not in shared],
+        [file for file in new if file.path in shared],
+    ):
         group = sorted(group, key=lambda file: -file.size)
         if context.workers <= 1:
             sent += [send(file) for file in group]
             continue
         with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-upload") as pool:
             sent += _results(pool, send, group)
+    # Asked last, right before the part names them: retention lets alone what a part names.
+    same = [file for file in files if file.path in equal]
+    named = context.map(lambda file: _named(context, file, equal[file.path], progress), same)
+    sent += [found or send(file) for file, found in zip(same, named, strict=True)]
     sources = {file.path: file for file in files}
-    for file in (file for file in files if file.alias):
+    for file in (file for file in files if file.alias and file.path not in equal):
         sent.append(_same_bytes(file, sent, sources, progress) or send(file))
     return answer(
         context,
@@ -117,6 +128,7 @@ def _send(
     ship: ShipRecord,
     file: LocalFile,
     *,
+    there: frozenset[tuple[str, int]],
     progress: Progress | None,
     cancel: threading.Event | None,
 ) -> FileRecord:
@@ -126,17 +138,22 @@ def _send(
     elif context.rank not in ship.expected:
         # The holder did not know of us when it named the ship: keep out of the others' way.
         rank = context.rank
+    key = keys.data_key(ship.name, file.path, rank=rank)
+    known = [keys.data_key(ship.name, file.path)] if rank is not None else []
+    known += [key] if (key, file.size) in there else []
     with _vanished(file):
-        if rank is not None and (there := _stored(context, ship, file, cancel)) is not None:
-            if progress:
-                progress(file.size)
-            return there
-        key = keys.data_key(ship.name, file.path, rank=rank)
+        for each in known:
+            if (stored := _stored(context, each, file, cancel)) is not None:
+                if progress:
+                    progress(file.size)
+                return stored
         done = context.store.upload_file(
             context.full(key), file.source, progress=progress, cancel=cancel
         )
     if done.size != file.size:
         raise SourceChanged(file.path, f"has {done.size} bytes, had {file.size} when pinned")
+    with _vanished(file):
+        sample = sample_of(file.source, file.size)
     return FileRecord(
         path=file.path,
         key=key,
@@ -146,14 +163,39 @@ def _send(
         mode=file.mode & 0o7777,
         alias=file.alias,
         etag=done.etag,
+        sample=sample,
     )
 
 
-def _stored(
-    context: Context, ship: ShipRecord, file: LocalFile, cancel: threading.Event | None
+def _already(context: Context, ship: ShipRecord) -> frozenset[tuple[str, int]]:
+    """(key, size) of what lies there of this save: an interrupted try's, and other ranks'."""
+    skip = len(context.full(""))
+    found = context.store.list(context.full(keys.data_key(ship.name, "")))
+    return frozenset((listed.key[skip:], listed.size) for listed in found)
+
+
+def _equal(file: LocalFile, earlier: Earlier, cancel: threading.Event | None) -> FileRecord | None:
+    check_cancel(cancel)
+    with _vanished(file):
+        return earlier.equal(file.source, file.size, cancel=cancel)
+
+
+def _named(
+    context: Context, file: LocalFile, found: FileRecord, progress: Progress | None
 ) -> FileRecord | None:
-    """The lowest rank's object, where the store itself says that it holds our very bytes."""
-    key = keys.data_key(ship.name, file.path)
+    """The file as the earlier save's object; None where that is not in the store any more."""
+    if not is_there(context, found):
+        return None
+    if progress:
+        progress(file.size)
+    named = {"path": file.path, "mode": file.mode & 0o7777, "alias": file.alias}
+    return found.model_copy(update=named)
+
+
+def _stored(
+    context: Context, key: str, file: LocalFile, cancel: threading.Event | None
+) -> FileRecord | None:
+    """The object at `key`, where the store itself says that it holds our very bytes."""
     head = context.store.head(context.full(key))
     if head is None or head.crc64nvme is None or head.size != file.size:
         return None
@@ -167,7 +209,9 @@ def _stored(
         sha256=sha256,
         crc64nvme=crc64nvme,
         mode=file.mode & 0o7777,
+        alias=file.alias,
         etag=head.etag,
+        sample=sample_of(file.source, size),
     )
 
 
