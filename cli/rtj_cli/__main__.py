@@ -107,6 +107,10 @@ def run_command(
     keep_last: Annotated[
         int | None, typer.Option(min=1, help="Saves kept in the store [default: all].")
     ] = None,
+    max_upload_bytes_per_second: Annotated[
+        int | None,
+        typer.Option(min=65536, help="How fast saves may be sent [default: as fast as it goes]."),
+    ] = None,
     framework: Annotated[
         str, typer.Option(help="Rendezvous variables to set: none, pytorch or jax.")
     ] = "none",
@@ -165,6 +169,7 @@ def run_command(
         trainer_grace_seconds=grace,
         mirror="never",
         keep_last=keep_last,
+        max_upload_bytes_per_second=max_upload_bytes_per_second,
         poll_seconds=poll,
         status_port=port,
     )

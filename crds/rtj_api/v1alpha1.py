@@ -181,6 +181,15 @@ class Store(Api):
             "Default: workload identity."
         ),
     )
+    max_upload_bytes_per_second: Quantity | None = Field(
+        None,
+        description=(
+            "Bytes a second that each pod's sidecar may send, such as 200M, at least 64Ki: for a "
+            "network that the trainer needs for itself. Restores are not slowed down, for the "
+            "whole gang waits for them. Default: as fast as it goes."
+        ),
+        json_schema_extra=v.rules(*v.UPLOAD_RATE),
+    )
 
 
 class KeepBest(Api):

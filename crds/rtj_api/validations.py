@@ -138,6 +138,16 @@ STORE_ENDPOINT: Final = (
     ),
 )
 
+UPLOAD_RATE: Final = (
+    Rule(
+        "upload-rate",
+        "type(self) == int ? self >= 65536 : "
+        "quantity(string(self)).compareTo(quantity('64Ki')) >= 0",
+        "store.maxUploadBytesPerSecond is below 64Ki, with which no checkpoint of use would ever "
+        "arrive: write bytes a second, such as 50M, or leave it out",
+    ),
+)
+
 CA_BUNDLE: Final = (
     Rule(
         "ca-bundle-source",
@@ -428,6 +438,7 @@ ALL_RULES: Final = (
     *REPLICAS,
     *STORE_URL,
     *STORE_ENDPOINT,
+    *UPLOAD_RATE,
     *CA_BUNDLE,
     *CHECKPOINT_PATH,
     *INCLUDE,

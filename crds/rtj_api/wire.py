@@ -160,6 +160,7 @@ class SidecarConfig(Wire):
     store_region: str | None = None
     store_ca_file: str | None = None
     store_credentials_dir: str | None = None  # the mounted Secret: it changes, environment cannot
+    max_upload_bytes_per_second: int | None = None  # of this pod; None: as fast as it goes
     resume_args: list[str] = Field(default_factory=list)
     on_existing_run: str = "Resume"
     drain_seconds: float = 300

@@ -21,6 +21,7 @@ from rtj_sidecar.runs.context import About
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.stores.open import kept_in, open_store
+from rtj_sidecar.stores.pace import Pace
 
 
 def open_run(config: SidecarConfig, *, reporter: Reporter) -> Run | None:
@@ -51,6 +52,11 @@ def open_run(config: SidecarConfig, *, reporter: Reporter) -> Run | None:
         ca_file=config.store_ca_file,
         credentials_dir=(
             Path(config.store_credentials_dir) if config.store_credentials_dir else None
+        ),
+        pace=(
+            Pace(config.max_upload_bytes_per_second)
+            if config.max_upload_bytes_per_second is not None
+            else None
         ),
     )
     try:

@@ -20,7 +20,7 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.steering import masked, path_in
 from rtj_api.v1alpha1 import BestMode, CaBundle, JobSpec, Retention, Store, Thin
 
-from rtj_operator.core import mounts, ports, without_store
+from rtj_operator.core import mounts, ports, quantities, without_store
 from rtj_operator.core import template as tpl
 from rtj_operator.core.apart import keep_apart
 from rtj_operator.core.avoid import keep_off
@@ -285,6 +285,9 @@ def _config(
         store_ca_file=contract.FILE_CA if store and store.ca_bundle else None,
         store_credentials_dir=(
             contract.MOUNT_CREDENTIALS if store and store.credentials_secret else None
+        ),
+        max_upload_bytes_per_second=(
+            quantities.parsed(store.max_upload_bytes_per_second) if store else None
         ),
         resume_args=list(checkpoint.resume_args),
         on_existing_run=checkpoint.on_existing_run,

@@ -125,6 +125,15 @@ CASES = {
         takes=[store(url="s3://b"), bare(volumes=[CLAIM])],
         refuses=[bare(), bare(volumes=[])],
     ),
+    "upload-rate": Case(
+        "store.maxUploadBytesPerSecond is below 64Ki",
+        takes=[
+            store(maxUploadBytesPerSecond=rate) for rate in (65536, "64Ki", "50M", "1.5G", "1e9")
+        ],
+        refuses=[
+            store(maxUploadBytesPerSecond=rate) for rate in (65535, 0, "63Ki", "500m", "-50M")
+        ],
+    ),
     "endpoint": Case(
         "endpoint is the URL of an S3 server",
         takes=[store(endpoint="http://s3.storage:8333"), store(endpoint="https://[::1]:9000/")],

@@ -51,6 +51,7 @@ from rtj_sidecar.stores.local import (
     open_source,
     share,
 )
+from rtj_sidecar.stores.pace import Pace
 
 _RECOVERED = "lost+found"  # a file system's own, in its root: root's alone and no key of ours
 
@@ -58,11 +59,12 @@ _RECOVERED = "lost+found"  # a file system's own, in its root: root's alone and 
 class FileStore:
     """A store.base.Store below one directory, which is made when it does not exist."""
 
-    def __init__(self, root: Path, *, links: bool = False) -> None:
+    def __init__(self, root: Path, *, links: bool = False, pace: Pace | None = None) -> None:
         """`links`: what is stored lies on the same volume and stays as it is: it is shared with
         the store (a reflink where the file system has them, else a hard link), not copied."""
         self._root = root
         self._links = links
+        self._pace = pace
 
     @property
     def url(self) -> str:
@@ -143,6 +145,8 @@ class FileStore:
             with self._problems(key), temporary_beside(target) as (temporary, descriptor):
                 for block in blocks(source, start=0, end=source.size, buffer=buffer):
                     check_cancel(cancel)
+                    if self._pace is not None:
+                        self._pace.take_all(len(block), cancel=cancel)
                     digest.update(block)
                     crc = crc64(block, crc)
                     write_all(descriptor, block)

@@ -10,6 +10,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import OnWait, Store, StoreProblem
 from rtj_sidecar.stores.late import late_store
+from rtj_sidecar.stores.pace import Pace
 
 SCHEMES = ("s3", "file")
 
@@ -39,6 +40,7 @@ def open_store(
     credentials_dir: Path | None = None,
     patience_s: float = 10.0,
     transfer_patience_s: float = 300.0,
+    pace: Pace | None = None,
     late: bool = False,
     on_wait: OnWait | None = None,
 ) -> Store:
@@ -47,9 +49,10 @@ def open_store(
     Credentials of S3 come from the files in `credentials_dir`, each named like its variable, else
     from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
     `patience_s`: how long a small call goes on trying; `transfer_patience_s`: how long a transfer
-    survives a store that does not answer. `late`: the driver is loaded in the background, and what
-    it has against its settings is said by the first call. `on_wait` hears of a transfer that goes
-    on waiting, see `stores.base.OnWait`. Raises StoreProblem for a URL that cannot be one.
+    survives a store that does not answer. `pace`: how fast uploads may go. `late`: the driver is
+    loaded in the background, and what it has against its settings is said by the first call.
+    `on_wait` hears of a transfer that goes on waiting, see `stores.base.OnWait`. Raises
+    StoreProblem for a URL that cannot be one.
     """
     parts = urlsplit(url)
     if parts.username or parts.password:
@@ -67,7 +70,7 @@ def open_store(
             )
         from rtj_sidecar.stores.file import FileStore
 
-        return FileStore(Path(unquote(parts.path)))
+        return FileStore(Path(unquote(parts.path)), pace=pace)
     if parts.scheme == "s3":
         if not parts.netloc:
             raise StoreProblem(
@@ -89,6 +92,7 @@ def open_store(
                 credentials_dir=credentials_dir,
                 patience_s=patience_s,
                 transfer_patience_s=transfer_patience_s,
+                pace=pace,
                 on_wait=on_wait,
             )
 

@@ -38,6 +38,7 @@ from rtj_sidecar.stores.base import (
     clean_key,
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_body import Body
 from rtj_sidecar.stores.s3_classes import ask_back, class_of, reclass, restored
@@ -65,6 +66,7 @@ class S3Store:
         transfer_patience_s: float = 300.0,
         threads: int | None = None,
         part_size: int | None = None,
+        pace: Pace | None = None,
         on_wait: OnWait | None = None,
     ) -> None:
         self._bucket = bucket
@@ -93,6 +95,7 @@ class S3Store:
             threads=threads,
             patience_s=transfer_patience_s,
             part_size=part_size,
+            pace=pace,
         )
 
     @property

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 
 from rtj_sidecar.stores.base import SourceChanged
 from rtj_sidecar.stores.local import BLOCK, Source
+from rtj_sidecar.stores.pace import Pace
 
 PART = 64 << 20
 # S3 takes 10,000 parts; some below, so that a rounding never matters.
@@ -28,8 +30,17 @@ class Body:
     time, and four thousand small writes a part cost more than the checksum.
     """
 
-    def __init__(self, source: Source, *, start: int, end: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        start: int,
+        end: int,
+        pace: Pace | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
         self._source, self._start, self._end, self._at = source, start, end, start
+        self._pace, self._cancel = pace, cancel
         self._buffer = bytearray()
 
     @property
@@ -48,13 +59,18 @@ class Body:
     def __len__(self) -> int:
         return self._end - self._start
 
+    def granted(self, wanted: int) -> int:
+        """How many of `wanted` bytes may be sent now; waits for its turn. Raises Cancelled."""
+        if self._pace is None or wanted <= 0:
+            return wanted
+        return self._pace.take(wanted, cancel=self._cancel)
+
     def read(self, size: int | None = -1) -> bytes | memoryview:
         if not self._buffer:
             self._buffer = bytearray(min(BLOCK, max(len(self), 1)))
         view = memoryview(self._buffer)
-        count = os.preadv(
-            self._source.descriptor, [view[: min(len(view), self._end - self._at)]], self._at
-        )
+        room = self.granted(min(len(view), self._end - self._at))
+        count = os.preadv(self._source.descriptor, [view[:room]], self._at)
         if count == 0 and self._at < self._end:
             raise SourceChanged(self._source.path, f"ends at {self._at}")
         self._at += count

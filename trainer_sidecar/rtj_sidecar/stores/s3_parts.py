@@ -19,6 +19,7 @@ from awscrt import checksums
 from rtj_sidecar.stores.answers import Absent, BadDigest, NoSuchUpload
 from rtj_sidecar.stores.base import Cancelled, Progress, StoreProblem, Uploaded, check_cancel
 from rtj_sidecar.stores.local import HashBeside, Source, crc64, crc64_text
+from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.s3_body import Body, part_size_of
 from rtj_sidecar.stores.s3_send import Sender, lost
 from rtj_sidecar.stores.s3_unfinished import Leftovers, Proof, Unfinished
@@ -48,12 +49,14 @@ class PartUploads:
         pool: concurrent.futures.ThreadPoolExecutor,
         threads: int,
         part_size: int,
+        pace: Pace | None,
     ) -> None:
         self._sender = sender
         self._leftovers = leftovers
         self._pool = pool
         self._threads = threads
         self._part_size = part_size
+        self._pace = pace
 
     def upload(
         self,
@@ -125,7 +128,9 @@ class PartUploads:
                 "upload_part",
                 going.key,
                 going.source,
-                body=lambda: Body(going.source, start=start, end=end),
+                body=lambda: Body(
+                    going.source, start=start, end=end, pace=self._pace, cancel=going.stop
+                ),
                 bounds=(start, end),
                 crc=crc,
                 cancel=going.stop,

@@ -14,6 +14,7 @@ from typing import Any
 
 from rtj_sidecar.stores.base import Progress, Uploaded, check_cancel
 from rtj_sidecar.stores.local import BLOCK, Source, blocks, crc64, crc64_text, open_source
+from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.s3_body import PART, Body
 from rtj_sidecar.stores.s3_parts import PartUploads
 from rtj_sidecar.stores.s3_send import Sender
@@ -34,8 +35,10 @@ class Uploads:
         threads: int,
         patience_s: float,
         part_size: int | None = None,
+        pace: Pace | None = None,
     ) -> None:
-        self._part_size = part_size or PART
+        self._part_size = part_size or (PART if pace is None else pace.part_size(PART))
+        self._pace = pace
         self._sender = Sender(call=call, patience_s=patience_s)
         self.leftovers = Leftovers(call=call, full_key=full_key)
         self._parts = PartUploads(
@@ -44,6 +47,7 @@ class Uploads:
             pool=pool,
             threads=threads,
             part_size=self._part_size,
+            pace=pace,
         )
 
     def upload(
@@ -75,11 +79,19 @@ class Uploads:
             crc = crc64(block, crc)
             if in_memory:
                 kept += block
+        if in_memory and self._pace is not None:
+            self._pace.take_all(source.size, cancel=cancel)
+
+        def body() -> bytes | Body:
+            if in_memory:
+                return bytes(kept)
+            return Body(source, start=0, end=source.size, pace=self._pace, cancel=cancel)
+
         answer = self._sender.send(
             "put_object",
             key,
             source,
-            body=lambda: bytes(kept) if in_memory else Body(source, start=0, end=source.size),
+            body=body,
             bounds=(0, source.size),
             crc=crc,
             cancel=cancel,

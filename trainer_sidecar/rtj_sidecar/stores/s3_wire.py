@@ -243,17 +243,18 @@ def _send_body(connected: socket.socket, body: Body, *, plain: bool) -> None:
         while data := body.read(BLOCK):
             connected.sendall(data)
         return
+    granted = 0
     while left := len(body) - body.tell():
+        granted = granted or body.granted(min(left, _SENDFILE))
         try:
-            sent = os.sendfile(
-                connected.fileno(), body.descriptor, body.offset, min(left, _SENDFILE)
-            )
+            sent = os.sendfile(connected.fileno(), body.descriptor, body.offset, granted)
         except BlockingIOError:
             if not _ready(connected, select.POLLOUT, connected.gettimeout() or 0):
                 raise TimeoutError("the server takes no more bytes") from None
             continue
         if not sent:
             raise SourceChanged(body.path, f"ends at {body.offset}")
+        granted -= sent
         body.seek(sent, os.SEEK_CUR)
 
 
