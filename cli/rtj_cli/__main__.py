@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from rtj_api.wire import SidecarConfig
+from rtj_api.validation_fields import ValidationLevel
+from rtj_api.wire import Probe, SidecarConfig
 from rtj_sidecar.checkpoints.layouts import UnknownLayoutError, layouts_for
 from rtj_sidecar.config import Site
 from rtj_sidecar.stores.base import StoreProblem
@@ -85,6 +87,24 @@ def run_command(
         list[str] | None,
         typer.Option(help="Patterns of checkpoints of no known layout: state_*.json."),
     ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            help="A command, quoted as for a shell, that tests the restored checkpoint before the "
+            "trainer starts, with RTJ_RESUME_CHECKPOINT in its environment. 0: good; else the next "
+            "older one is tried."
+        ),
+    ] = None,
+    probe_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which the probe is killed: it failed.")
+    ] = 600.0,
+    require_key: Annotated[
+        list[str] | None,
+        typer.Option(help="A key that a full checkpoint must hold: optimizer, model.head.*."),
+    ] = None,
+    level: Annotated[
+        ValidationLevel, typer.Option(help="full: new NaN are looked for, too.")
+    ] = ValidationLevel.FULL,
     max_restarts: Annotated[
         int, typer.Option(min=0, help="Restarts without anything newly durable in between.")
     ] = 10,
@@ -172,6 +192,8 @@ def run_command(
         max_upload_bytes_per_second=max_upload_bytes_per_second,
         poll_seconds=poll,
         status_port=port,
+        validation_level=level,
+        required_keys=require_key or [],
     )
     site = Site(
         config=config,
@@ -192,6 +214,7 @@ def run_command(
         take_over=take_over,
         again=again,
         hold_seconds=hold,
+        probe=Probe(command=shlex.split(probe), timeout_seconds=probe_timeout) if probe else None,
     )
     raise typer.Exit(asyncio.run(local.run()))
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from rtj_api.rules import exits
 from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
-from rtj_api.wire import Report, Resume, TrainerView
+from rtj_api.wire import Report, Resume, TrainerView, TrialState
 
 NOT_EXECUTED = (126, 127)
 HOW_TO_ALLOW = "allow step 0 with --allow-scratch"
+PROBE_REMEDY = "Nothing was marked. Correct --probe or what it runs, and run the command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +103,23 @@ def choice(report: Report, *, run: str, allow_scratch: bool) -> Chosen | NoChoic
             ever_durable=durable or report.checkpoint.last_durable_name is not None,
             allow_scratch=allow_scratch,
             how_to_allow=HOW_TO_ALLOW,
+            probe_remedy=PROBE_REMEDY,
         )
     )
 
 
-def fast_choice(report: Report, *, run: str) -> Resume | None:
-    """The save for a restart that moves no byte; None where the slow path must be taken."""
+def fast_choice(report: Report, *, run: str, probed: bool = False) -> Resume | None:
+    """The save for a restart that moves no byte; None where the slow path must be taken.
+
+    `probed`: a probe has to pass on it first."""
     if report.fence is None or not report.pinned:
         return None
     usable = (c for c in report.candidates if c.invalid is None and c.full_state is not False)
     best = next(usable, None)
     if best is None or best.name not in report.pinned:
+        return None
+    trial = report.trial
+    has_passed = trial is not None and (trial.name, trial.state) == (best.name, TrialState.PASSED)
+    if best.failed_probe is not None or (probed and not has_passed):
         return None
     return Resume(run=run, name=best.name, step=best.step, durable=best.durable)

@@ -23,6 +23,7 @@ from rtj_api.wire import (
     SEQ,
     Directive,
     Phase,
+    Probe,
     Release,
     Report,
     Resume,
@@ -72,10 +73,12 @@ class LocalRun:
     take_over: bool = False
     again: bool = False
     hold_seconds: float = 600.0
+    probe: Probe | None = None
     agent: Agent = field(init=False)
     supervisor: subprocess.Popen[bytes] | None = None
     attempt: int = 0
     stopping: bool = False
+    _is_new: bool = True  # nothing was prepared yet: a person may have mended the probe
     _killed_at: float | None = None
     _told_durable: float = 0.0
     _named_durable: str | None = None
@@ -193,7 +196,9 @@ class LocalRun:
                 f"{budget.limit} without durable progress" + (f", in {delay:g} s" if delay else "")
             )
             await self._pause(delay)
-            fast = fast_choice(self._report, run=self.site.config.run_id)
+            fast = fast_choice(
+                self._report, run=self.site.config.run_id, probed=self.probe is not None
+            )
             self.attempt += 1
 
     async def _pause(self, seconds: float) -> None:
@@ -216,7 +221,13 @@ class LocalRun:
 
     async def _start_slowly(self) -> None:
         """Prepare, choose, restore, go: as for a gang, for a gang of one."""
+        while not await self._started():
+            self.attempt += 1
+
+    async def _started(self) -> bool:
+        """False where the probe refused the save: then the next older one is tried."""
         self._direct(Phase.PREPARE)
+        self._is_new = False
         report = await self._until(
             lambda r: (
                 r.attempt == self.attempt
@@ -233,11 +244,16 @@ class LocalRun:
                 and r.phase in (SidecarPhase.RESTORED, SidecarPhase.FAILED)
             )
         )
+        problem = report.problem
+        if problem is not None and problem.reason == Reason.PROBE_FAILED and problem.retrying:
+            self.say(f"{problem.reason}: {problem.message}")
+            return False
         await self._refuse(report)
         moved = report.checkpoint.restored_bytes
         if not resume.scratch:
             self.say(f"restored, {moved:,} bytes fetched")
         self._direct(Phase.GO, resume=resume)
+        return True
 
     async def _refuse(self, report: Report) -> None:
         if report.phase is not SidecarPhase.FAILED:
@@ -328,6 +344,8 @@ class LocalRun:
                 resume=resume,
                 fast=fast,
                 may_claim=self.take_over,
+                probe=self.probe if phase in (Phase.RESTORE, Phase.GO) else None,
+                forget_probes=phase is Phase.PREPARE and self._is_new,
             )
         )
 

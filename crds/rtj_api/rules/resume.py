@@ -66,6 +66,7 @@ class Facts:
     ever_durable: bool = False  # some step of this run was durable once
     allow_scratch: bool = False  # by the spec or a person's request
     how_to_allow: str = HOW_TO_ALLOW
+    probe_remedy: str = trials.REMEDY
 
 
 def holders(candidate: Candidate, *by_rank: Mapping[int, Collection[str]]) -> tuple[int, ...]:
@@ -138,7 +139,7 @@ def _label(candidate: Candidate) -> str:
 def choose(facts: Facts) -> Chosen | NoChoice:
     """The newest save that all ranks can load; else scratch by right; else why to hold."""
     passed: list[PassedOver] = []
-    stuck = trials.why_hold(facts.candidates)
+    stuck = trials.why_hold(facts.candidates, remedy=facts.probe_remedy)
     if stuck is not None:
         return NoChoice(Reason.PROBE_FAILED, stuck)
     for index, candidate in enumerate(facts.candidates):
@@ -168,7 +169,7 @@ def choose(facts: Facts) -> Chosen | NoChoice:
             "could lose work. Check checkpoint.store and its credentials; it is tried again",
             skipped_all,
         )
-    stuck = trials.why_hold(facts.candidates, is_last=True)
+    stuck = trials.why_hold(facts.candidates, is_last=True, remedy=facts.probe_remedy)
     if stuck is not None:
         # A probe that fails is no proof that nothing is worth keeping: never step 0 for it.
         return NoChoice(Reason.PROBE_FAILED, stuck, skipped_all)

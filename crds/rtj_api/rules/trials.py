@@ -26,7 +26,9 @@ def failed(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c in candidates if c.failed_probe is not None and c.invalid is None]
 
 
-def why_hold(candidates: Sequence[Candidate], *, is_last: bool = False) -> str | None:
+def why_hold(
+    candidates: Sequence[Candidate], *, is_last: bool = False, remedy: str = REMEDY
+) -> str | None:
     """Why no further save may be tried; None while one may. `is_last`: there is no other."""
     tried = failed(candidates)
     if not tried:
@@ -38,11 +40,11 @@ def why_hold(candidates: Sequence[Candidate], *, is_last: bool = False) -> str |
     told = newest.message if newest is not None else ""
     names = ", ".join(c.name for c in tried[:MOST])
     if alike >= ALIKE:
-        return f"the probe failed alike on {alike} saves ({names}): {told}. {REMEDY}"
+        return f"the probe failed alike on {alike} saves ({names}): {told}. {remedy}"
     if len(tried) >= MOST:
-        return f"the probe failed on {len(tried)} saves ({names}): {told}. {REMEDY}"
+        return f"the probe failed on {len(tried)} saves ({names}): {told}. {remedy}"
     if is_last:
-        return f"the probe failed on {names}, and no older save is left to try: {told}. {REMEDY}"
+        return f"the probe failed on {names}, and no older save is left to try: {told}. {remedy}"
     return None
 
 
