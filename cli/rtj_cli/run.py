@@ -29,6 +29,7 @@ from rtj_api.wire import (
     Resume,
     SidecarPhase,
     TrainerState,
+    Wanted,
 )
 from rtj_sidecar.agent import Agent
 from rtj_sidecar.config import Site
@@ -74,6 +75,7 @@ class LocalRun:
     again: bool = False
     hold_seconds: float = 600.0
     probe: Probe | None = None
+    resume_from: str | None = None
     agent: Agent = field(init=False)
     supervisor: subprocess.Popen[bytes] | None = None
     attempt: int = 0
@@ -226,7 +228,10 @@ class LocalRun:
 
     async def _started(self) -> bool:
         """False where the probe refused the save: then the next older one is tried."""
-        self._direct(Phase.PREPARE)
+        wanted = None
+        if self.resume_from is not None:
+            wanted = Wanted(value=self.resume_from, asked=self.resume_from)
+        self._direct(Phase.PREPARE, wanted=wanted)
         self._is_new = False
         report = await self._until(
             lambda r: (
@@ -235,7 +240,10 @@ class LocalRun:
             )
         )
         await self._refuse(report)
-        resume, why = await self._choose(report)
+        if wanted is not None and wanted.asked not in report.acted:
+            resume, why = await self._begin_from(wanted)
+        else:
+            resume, why = await self._choose(report)
         self.say(f"attempt {self.attempt}: {_begin(resume)}: {why}")
         self._direct(Phase.RESTORE, resume=resume)
         report = await self._until(
@@ -246,6 +254,8 @@ class LocalRun:
         )
         problem = report.problem
         if problem is not None and problem.reason == Reason.PROBE_FAILED and problem.retrying:
+            if resume.asked is not None:
+                raise Ended(HELD, f"{problem.reason}: {problem.message}")  # nothing else instead
             self.say(f"{problem.reason}: {problem.message}")
             return False
         await self._refuse(report)
@@ -275,6 +285,32 @@ class LocalRun:
                 "run with --run-id"
             )
         raise Ended(HELD if remedy else FAILED, f"{reason}: {text}{remedy}")
+
+    async def _begin_from(self, wanted: Wanted) -> tuple[Resume, str]:
+        """What was asked for, as it was found and copied into the run; nothing else instead."""
+        self.say(f"looks for {wanted.value}")
+        report = await self._until(lambda r: r.found is not None and r.found.asked == wanted.asked)
+        found = report.found
+        if found is None or found.save is None:
+            problem = found.problem if found is not None else "nothing was found"
+            raise Ended(HELD, f"{Reason.RESUME_FROM_UNUSABLE}: {wanted.value}: {problem}")
+        for passed in found.passed_over:
+            self.say(f"passed over {passed}")
+        save = found.save
+        if save.full_state is False:
+            raise Ended(
+                HELD,
+                f"{Reason.RESUME_FROM_UNUSABLE}: {save.name} holds weights only, not the "
+                "optimizer's state",
+            )
+        resume = Resume(
+            run=self.site.config.run_id,
+            name=save.name,
+            step=save.step,
+            durable=True,
+            asked=wanted.asked,
+        )
+        return resume, f"asked for: {wanted.value}"
 
     async def _choose(self, report: Report) -> tuple[Resume, str]:
         """Waits where a choice may become possible, for at most `hold_seconds`."""
@@ -330,7 +366,14 @@ class LocalRun:
                 asyncio.to_thread(at.run.set_outcome, fence=at.fence, outcome=outcome), 10
             )
 
-    def _direct(self, phase: Phase, *, resume: Resume | None = None, fast: bool = False) -> None:
+    def _direct(
+        self,
+        phase: Phase,
+        *,
+        resume: Resume | None = None,
+        fast: bool = False,
+        wanted: Wanted | None = None,
+    ) -> None:
         self.place.direct(
             Directive(
                 job_uid=self.site.config.job_uid,
@@ -346,6 +389,7 @@ class LocalRun:
                 may_claim=self.take_over,
                 probe=self.probe if phase in (Phase.RESTORE, Phase.GO) else None,
                 forget_probes=phase is Phase.PREPARE and self._is_new,
+                wanted=wanted,
             )
         )
 

@@ -75,6 +75,25 @@ def test_a_second_invocation_elsewhere_resumes_from_the_store(tmp_path: Path) ->
     assert re.search(r"resumes from f1-n\d+-s50", done.stderr)
 
 
+def test_a_run_that_begins_from_anothers_checkpoints_does_so_once(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    for step in (10, 20):
+        whole = {"step": step, "value": toy_trainer.expected(step), "model": {"weight": b"w" * 99}}
+        whole["optimizer"] = {"state": {}, "param_groups": []}
+        toy_trainer.save(old / f"ckpt_{step}.pt", whole)
+    options = ("--resume-from", str(old), "--max-restarts", "0")
+    done = call(run_words(tmp_path, *toy(tmp_path, "--crash-at", "0", steps=40), options=options))
+    assert done.returncode == 0, done.stderr
+    assert "resumes from f1-n1-s20" in done.stderr
+    assert f"RESULT 40 {toy_trainer.expected(40)}" in done.stdout
+    again = call(
+        run_words(tmp_path, *toy(tmp_path, steps=60), options=(*options, "--again", "--take-over"))
+    )
+    assert f"RESULT 60 {toy_trainer.expected(60)}" in again.stdout, again.stderr
+    assert "at step 40" in again.stdout, "the value has acted and acts no more"
+
+
 def test_ctrl_c_is_passed_on_and_the_last_save_becomes_durable(tmp_path: Path) -> None:
     words = run_words(tmp_path, *toy(tmp_path, steps=5000))
     output = tmp_path / "output"
