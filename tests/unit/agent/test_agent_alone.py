@@ -3,69 +3,18 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
 import signal
-import subprocess
 import time
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from kit import toy_trainer
-from kit.podlike import PodLike, make_pod, trainer_command
+from kit.alone import begin, committed, newest, result
+from kit.orders import SCRATCH, first_start, gone, prepared
+from kit.podlike import PodLike, trainer_command
 from kit.supervised import wait_for
-from kit.trainers.counter import write_checkpoint
 from rtj_api.reasons import Reason
-from rtj_api.wire import Phase, Report, Resume, SidecarPhase, TrainerState
-
-SCRATCH = Resume(scratch=True)
-
-
-@pytest.fixture
-def pods() -> Iterator[list[PodLike]]:
-    made: list[PodLike] = []
-    yield made
-    for pod in made:
-        pod.end()
-
-
-def begin(pods: list[PodLike], tmp_path: Path, **options: object) -> PodLike:
-    options.setdefault("store", tmp_path / "store")
-    pod = make_pod(tmp_path, **options)  # type: ignore[arg-type]
-    pods.append(pod)
-    return pod.start()
-
-
-def prepared(pod: PodLike, attempt: int) -> Report:
-    pod.direct(Phase.PREPARE, attempt)
-    report = pod.until_phase(SidecarPhase.PREPARED, attempt)
-    assert report.phase is SidecarPhase.PREPARED, report.problem
-    return report
-
-
-def gone(pod: PodLike, attempt: int, resume: Resume = SCRATCH) -> None:
-    pod.direct(Phase.RESTORE, attempt, resume=resume)
-    report = pod.until_phase(SidecarPhase.RESTORED, attempt)
-    assert report.phase is SidecarPhase.RESTORED, report.problem
-    pod.direct(Phase.GO, attempt, resume=resume)
-
-
-def newest(report: Report) -> Resume:
-    # One that was only named when its pod died is no choice: `rules.resume.why_unusable`.
-    can = [c for c in report.candidates if c.durable or c.name in report.pinned]
-    best = next(c for c in can if c.invalid is None)
-    return Resume(run="ns/gpt", name=best.name, step=best.step, durable=best.durable)
-
-
-def committed(store: Path) -> list[dict]:
-    found = (store / "ns/gpt/manifests").glob("*.json")
-    return sorted((json.loads(f.read_text()) for f in found), key=lambda m: (m["fence"], m["n"]))
-
-
-def result(pod: PodLike) -> str:
-    return [line for line in pod.output().splitlines() if line.startswith("RESULT")][-1]
+from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
 
 def test_first_start_then_a_crash_resumed_in_place_without_a_byte(
@@ -157,8 +106,7 @@ def test_a_trainer_that_ignores_its_checkpoint_is_stopped(
     pod.config = pod.config.model_copy(update={"resume_args": []})
     pod.kill_agent()
     pod.start_agent()
-    prepared(pod, 1)
-    gone(pod, 1)
+    first_start(pod)
     pod.until(lambda r: (r.checkpoint.last_durable_step or 0) >= 50)
     pod.kill_trainer()
     report = pod.until(lambda r: r.phase is SidecarPhase.DRAINED and not r.settling)
@@ -216,8 +164,7 @@ def test_a_killed_sidecar_learns_of_a_crash_that_it_missed(
     pods: list[PodLike], tmp_path: Path
 ) -> None:
     pod = begin(pods, tmp_path)
-    prepared(pod, 1)
-    gone(pod, 1)
+    first_start(pod)
     pod.until(lambda r: r.checkpoint.last_durable_step)
     pod.kill_agent()
     pod.kill_trainer()
@@ -229,8 +176,7 @@ def test_a_killed_sidecar_learns_of_a_crash_that_it_missed(
 
 def test_a_pod_that_is_ended_drains_and_is_released(pods: list[PodLike], tmp_path: Path) -> None:
     pod = begin(pods, tmp_path)
-    prepared(pod, 1)
-    gone(pod, 1)
+    first_start(pod)
     pod.until(lambda r: r.checkpoint.last_saved_step)
     assert pod.trainer is not None
     pod.trainer.terminate()
@@ -245,120 +191,12 @@ def test_a_pod_that_is_ended_drains_and_is_released(pods: list[PodLike], tmp_pat
 
 def test_a_suspend_stops_with_grace_and_drains(pods: list[PodLike], tmp_path: Path) -> None:
     pod = begin(pods, tmp_path)
-    prepared(pod, 1)
-    gone(pod, 1)
+    first_start(pod)
     pod.until(lambda r: r.checkpoint.last_saved_step)
     pod.direct(Phase.STOP, 1, grace=5)
     report = pod.until(lambda r: r.phase is SidecarPhase.DRAINED)
     assert report.trainer.asked_to_stop
     assert report.checkpoint.pending_saves == 0
-
-
-def test_a_start_from_nothing_sets_aside_what_lies_there(
-    pods: list[PodLike], tmp_path: Path
-) -> None:
-    pod = make_pod(tmp_path, store=tmp_path / "store")
-    pods.append(pod)
-    pod.path.mkdir(parents=True)
-    state = {"step": 70, "value": 5, "model": {"weight": b"x"}, "optimizer": {"state": {}}}
-    toy_trainer.save(pod.path / "ckpt_70.pt", state)
-    pod.start()
-    report = prepared(pod, 1)
-    # A run without any save takes what lies in its directory as its beginning …
-    assert [c.step for c in report.candidates] == [70]
-    assert newest(report).name in report.pinned
-    # … unless it is told to start from nothing.
-    gone(pod, 1)
-    pod.until(lambda r: r.phase is SidecarPhase.TRAINING)
-    assert (pod.path / ".rtj/set-aside/1/ckpt_70.pt").exists()
-
-
-def test_an_adopted_directory_is_resumed_from(pods: list[PodLike], tmp_path: Path) -> None:
-    pod = make_pod(tmp_path, store=tmp_path / "store")
-    pods.append(pod)
-    pod.path.mkdir(parents=True)
-    subprocess.run(trainer_command(pod.path, "--step-seconds", "0", steps=70), check=True)
-    pod.start()
-    best = newest(prepared(pod, 1))
-    assert best.step == 70
-    gone(pod, 1, best)
-    pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
-    assert result(pod) == f"RESULT 200 {toy_trainer.expected(200)}"
-    assert committed(tmp_path / "store")[0]["step"] == 70
-
-
-def test_data_that_a_person_put_there_is_no_beginning(pods: list[PodLike], tmp_path: Path) -> None:
-    pod = make_pod(tmp_path, store=tmp_path / "store")
-    pods.append(pod)
-    (pod.path / "data").mkdir(parents=True)
-    with zipfile.ZipFile(pod.path / "data" / "tokens.pt", "w") as archive:
-        archive.writestr("tokens/data.pkl", b"\x80\x02]q\x00.")
-        archive.writestr("tokens/version", b"3\n")
-    pod.start()
-    report = prepared(pod, 1)
-    assert report.listed is True
-    assert report.candidates == []
-
-
-def test_without_a_store_it_says_so_and_training_goes_on(
-    pods: list[PodLike], tmp_path: Path
-) -> None:
-    pod = begin(pods, tmp_path, store=None)
-    report = prepared(pod, 1)
-    assert report.listed is False
-    assert [p.reason for p in report.degraded] == [Reason.INVALID_SPEC]
-    gone(pod, 1)
-    report = pod.until(lambda r: r.checkpoint.last_saved_step)
-    assert report.phase is SidecarPhase.TRAINING
-
-
-def test_another_jobs_run_is_not_touched_until_it_may_be(
-    pods: list[PodLike], tmp_path: Path
-) -> None:
-    first = begin(pods, tmp_path)
-    prepared(first, 1)
-    second = begin(pods, tmp_path, made_in=9, job_uid="job-2")
-    second.direct(Phase.PREPARE, 1)
-    report = second.until_phase(SidecarPhase.PREPARED, 1)
-    assert report.phase is SidecarPhase.FAILED
-    assert report.problem is not None
-    assert report.problem.reason == Reason.RUN_IN_USE
-    assert report.fence_owner == "cluster/job-1"
-    second.direct(Phase.PREPARE, 1, may_claim=True)
-    report = second.until(lambda r: r.phase is SidecarPhase.PREPARED)
-    assert report.fence == 2
-
-
-def test_an_older_pod_of_the_job_claims_nothing(pods: list[PodLike], tmp_path: Path) -> None:
-    new = begin(pods, tmp_path, made_in=5)
-    prepared(new, 5)
-    zombie = begin(pods, tmp_path)
-    zombie.direct(Phase.PREPARE, 4)
-    report = zombie.until_phase(SidecarPhase.PREPARED, 4)
-    assert report.phase is SidecarPhase.FAILED
-    assert report.problem is not None
-    assert report.problem.reason == Reason.FENCE_TAKEN
-
-
-def test_what_a_zombie_saves_is_never_a_candidate(pods: list[PodLike], tmp_path: Path) -> None:
-    zombie = begin(pods, tmp_path, command=lambda path: trainer_command(path, steps=100_000))
-    prepared(zombie, 1)
-    gone(zombie, 1)
-    zombie.until(lambda r: r.checkpoint.last_durable_step)
-    # Long enough for what it had got to meanwhile.
-    new = begin(pods, tmp_path, made_in=2, command=lambda path: trainer_command(path, steps=1500))
-    best = newest(prepared(new, 2))
-    gone(new, 2, best)
-    report = zombie.until(lambda r: r.phase is SidecarPhase.FAILED)
-    assert report.problem is not None
-    assert report.problem.reason == Reason.FENCE_TAKEN
-    zombie.until(lambda r: r.trainer.state is TrainerState.EXITED)
-    new.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
-    assert result(new) == f"RESULT 1500 {toy_trainer.expected(1500)}"
-    third = begin(pods, tmp_path, made_in=3)
-    for candidate in prepared(third, 3).candidates:
-        manifest = next(m for m in committed(tmp_path / "store") if m["name"] == candidate.name)
-        assert manifest["fence"] == 2 or (manifest["step"] or 0) <= (best.step or 0)
 
 
 def test_a_trainer_that_deletes_while_we_upload_loses_nothing(
@@ -368,33 +206,8 @@ def test_a_trainer_that_deletes_while_we_upload_loses_nothing(
         return trainer_command(path, "--keep", "1", "--size", "3000000", "--step-seconds", "0.01")
 
     pod = begin(pods, tmp_path, command=command)
-    prepared(pod, 1)
-    gone(pod, 1)
+    first_start(pod)
     report = pod.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=120)
     assert report.checkpoint.last_durable_step == 200
     assert report.checkpoint.pending_saves == 0
     wait_for(lambda: len(list(pod.path.glob("ckpt_*.pt"))) == 1)
-
-
-def test_saves_of_different_units_are_no_beginning_by_a_guess(
-    pods: list[PodLike], tmp_path: Path
-) -> None:
-    pod = make_pod(tmp_path, store=tmp_path / "store")
-    pods.append(pod)
-    pod.path.mkdir(parents=True)
-    write_checkpoint(pod.path / "ckpt_3.pt", step=500, state=1)
-    state = {"epoch": 8, "model": {"weight": b"x"}, "optimizer": {"state": {}}}
-    with zipfile.ZipFile(pod.path / "epoch_8.pt", "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps(state, protocol=2))
-        archive.writestr("archive/version", "3\n")
-    pod.start()
-    pod.direct(Phase.PREPARE, 1)
-    report = pod.until_phase(SidecarPhase.PREPARED, 1)
-    assert report.phase is SidecarPhase.FAILED
-    assert report.problem is not None
-    assert report.problem.reason == Reason.CHECKPOINT_ORDER_UNKNOWN
-    assert "ckpt_3.pt" in report.problem.message
-    assert "epoch_8.pt" in report.problem.message
-    # A person took one away.
-    (pod.path / "epoch_8.pt").unlink()
-    assert [c.step for c in prepared(pod, 2).candidates] == [500]

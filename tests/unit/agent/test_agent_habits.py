@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.orders import gone, prepared
 from kit.podlike import PodLike, make_pod
 from kit.trainers import habits
 from kit.trainers.habits.work import expected
 from rtj_api.rules.resume import Chosen, Facts, choose
-from rtj_api.wire import Phase, Resume, SidecarPhase
+from rtj_api.wire import Resume, SidecarPhase
 
 
 def command(script: str) -> Callable[[Path], list[str]]:
@@ -26,18 +27,8 @@ def command(script: str) -> Callable[[Path], list[str]]:
     return words
 
 
-@pytest.fixture
-def pods() -> Iterator[list[PodLike]]:
-    made: list[PodLike] = []
-    yield made
-    for pod in made:
-        pod.end()
-
-
 def started(pod: PodLike, attempt: int) -> Resume:
-    pod.direct(Phase.PREPARE, attempt)
-    report = pod.until_phase(SidecarPhase.PREPARED, attempt, seconds=60)
-    assert report.phase is SidecarPhase.PREPARED, report.problem
+    report = prepared(pod, attempt)
     facts = Facts(
         run="ns/gpt",
         world_size=1,
@@ -49,10 +40,7 @@ def started(pod: PodLike, attempt: int) -> Resume:
     )
     chosen = choose(facts)
     assert isinstance(chosen, Chosen), chosen
-    pod.direct(Phase.RESTORE, attempt, resume=chosen.resume)
-    report = pod.until_phase(SidecarPhase.RESTORED, attempt, seconds=60)
-    assert report.phase is SidecarPhase.RESTORED, report.problem
-    pod.direct(Phase.GO, attempt, resume=chosen.resume)
+    gone(pod, attempt, chosen.resume)
     return chosen.resume
 
 

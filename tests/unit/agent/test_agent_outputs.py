@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.orders import first_start
 from kit.podlike import PodLike, make_pod
 from kit.trainers import habits
 from rtj_api.reasons import Reason
-from rtj_api.wire import Phase, Resume, SidecarPhase
+from rtj_api.wire import SidecarPhase
 
 
 def command(path: Path) -> list[str]:
@@ -35,20 +36,11 @@ def pod(tmp_path: Path) -> Iterator[PodLike]:
     made.end()
 
 
-def go(pod: PodLike) -> None:
-    scratch = Resume(scratch=True)
-    pod.direct(Phase.PREPARE, 1)
-    pod.until_phase(SidecarPhase.PREPARED, 1)
-    pod.direct(Phase.RESTORE, 1, resume=scratch)
-    pod.until_phase(SidecarPhase.RESTORED, 1)
-    pod.direct(Phase.GO, 1, resume=scratch)
-
-
 def test_drained_means_that_the_outputs_are_there(pod: PodLike, tmp_path: Path) -> None:
     outputs = tmp_path / "store/ns/gpt/outputs"
     outputs.mkdir(parents=True)
     (outputs / "f1").write_text("in the way: the store does not take them")
-    go(pod)
+    first_start(pod)
     report = pod.until(
         lambda r: any(p.message.startswith("outputs:") for p in r.degraded), seconds=60
     )

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from kit.orders import SCRATCH, SECONDS, gone, prepared
 from kit.podlike import PodLike, make_pod, trainer_command
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Phase, Report, Resume, SidecarPhase, TrainerState, Wanted
-
-SCRATCH = Resume(scratch=True)
-SECONDS = 90.0  # under load
-
-
-@pytest.fixture
-def pods() -> Iterator[list[PodLike]]:
-    made: list[PodLike] = []
-    yield made
-    for pod in made:
-        pod.end()
 
 
 def endless(path: Path) -> list[str]:
@@ -33,21 +21,6 @@ def begin(
     pod = make_pod(directory / job, store=store, job_uid=job, command=endless, **more)
     pods.append(pod)
     return pod.start()
-
-
-def prepared(pod: PodLike, attempt: int, **asked: object) -> Report:
-    pod.direct(Phase.PREPARE, attempt, **asked)
-    report = pod.until_phase(SidecarPhase.PREPARED, attempt, seconds=SECONDS)
-    assert report.phase is SidecarPhase.PREPARED, report.problem
-    return report
-
-
-def gone(pod: PodLike, attempt: int, resume: Resume) -> Report:
-    pod.direct(Phase.RESTORE, attempt, resume=resume)
-    report = pod.until_phase(SidecarPhase.RESTORED, attempt, seconds=SECONDS)
-    assert report.phase is SidecarPhase.RESTORED, report.problem
-    pod.direct(Phase.GO, attempt, resume=resume)
-    return report
 
 
 def of(save: Candidate, *, asked: str | None = None) -> Resume:

@@ -10,22 +10,13 @@ from pathlib import Path
 
 import pytest
 from kit import toy_trainer
+from kit.orders import SCRATCH, first_start
 from kit.podlike import PodLike, free_port, make_pod, trainer_command
 from kit.s3 import S3Server, s3_server
 from rtj_api.reasons import Reason
-from rtj_api.wire import Phase, Report, Resume, SidecarPhase
+from rtj_api.wire import Phase, Report, SidecarPhase
 from rtj_sidecar.checkpoints.inspect import inspect_path
 from rtj_sidecar.stores.file import FileStore
-
-SCRATCH = Resume(scratch=True)
-
-
-@pytest.fixture
-def pods() -> Iterator[list[PodLike]]:
-    made: list[PodLike] = []
-    yield made
-    for pod in made:
-        pod.end()
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +35,6 @@ def begin(pods: list[PodLike], tmp_path: Path, **options: object) -> PodLike:
     return pod.start()
 
 
-def train(pod: PodLike) -> None:
-    pod.direct(Phase.PREPARE, 1)
-    report = pod.until_phase(SidecarPhase.PREPARED, 1)
-    assert report.phase is SidecarPhase.PREPARED, report.problem
-    pod.direct(Phase.RESTORE, 1, resume=SCRATCH)
-    pod.until_phase(SidecarPhase.RESTORED, 1)
-    pod.direct(Phase.GO, 1, resume=SCRATCH)
-
-
 def test_s3_end_to_end_with_an_outage_in_the_middle(
     pods: list[PodLike], tmp_path: Path, s3: S3Server
 ) -> None:
@@ -64,7 +46,7 @@ def test_s3_end_to_end_with_an_outage_in_the_middle(
         environment=s3.environment(),
         command=lambda path: trainer_command(path, steps=2000, every=20),
     )
-    train(pod)
+    first_start(pod)
     pod.until(lambda r: r.checkpoint.last_durable_step, seconds=60)
     s3.stop()
     before = pod.report()
@@ -145,7 +127,7 @@ def test_a_full_disk_costs_no_training_and_heals(pods: list[PodLike], tmp_path: 
                 path, "--one-file", "--size", "450000", steps=3000, every=150
             ),
         )
-        train(pod)
+        first_start(pod)
         report = pod.until(lambda r: Reason.DISK_FULL in reasons(r))
         assert "ake the volume larger" in report.degraded[0].message
         step = report.progress.step or 0
@@ -227,7 +209,7 @@ def test_every_word_about_a_read_only_directory_is_taken_back(
 
     try:
         pod = begin(pods, tmp_path, store=tmp_path / "store", volume=volume, command=command)
-        train(pod)
+        first_start(pod)
         for _ in range(4):
             before = pod.until(lambda r: not r.degraded and r.checkpoint.pending_saves).sequence
             remount("ro")
@@ -268,7 +250,7 @@ def test_nothing_torn_is_ever_committed(pods: list[PodLike], tmp_path: Path) -> 
         return ["env", f"PYTHONPATH={kit}", "python3", "-u", "-c", code, str(path)]
 
     pod = begin(pods, tmp_path, store=tmp_path / "store", command=command)
-    train(pod)
+    first_start(pod)
     pod.until(lambda r: (r.checkpoint.last_durable_step or 0) >= 1)
     pod.until(lambda r: (r.progress.step or 0) >= 4)
     pod.kill_trainer()

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.orders import first_start
 from kit.podlike import PodLike, make_pod, trainer_command
 from rtj_api.reasons import Reason
-from rtj_api.wire import Phase, Resume, SidecarPhase
+from rtj_api.wire import SidecarPhase
 
 
 @pytest.fixture
@@ -23,12 +24,7 @@ def pod(tmp_path: Path) -> Iterator[PodLike]:
 
 
 def test_it_is_told_and_then_a_closed_file_waits_no_longer(pod: PodLike) -> None:
-    scratch = Resume(scratch=True)
-    pod.direct(Phase.PREPARE, 1)
-    pod.until_phase(SidecarPhase.PREPARED, 1)
-    pod.direct(Phase.RESTORE, 1, resume=scratch)
-    pod.until_phase(SidecarPhase.RESTORED, 1)
-    pod.direct(Phase.GO, 1, resume=scratch)
+    first_start(pod)
     report = pod.until(lambda r: any(p.reason == Reason.SAVES_VANISH for p in r.degraded))
     told = next(p.message for p in report.degraded if p.reason == Reason.SAVES_VANISH)
     assert "last.pt" in told

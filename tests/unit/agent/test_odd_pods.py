@@ -5,25 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from kit import toy_trainer
+from kit.orders import gone, prepared
 from kit.podlike import PodLike, make_pod, trainer_command
 from kit.supervised import wait_for
 from rtj_api.reasons import Reason
 from rtj_api.wire import Phase, Resume, SidecarPhase
-
-SCRATCH = Resume(scratch=True)
-
-
-@pytest.fixture
-def pods() -> Iterator[list[PodLike]]:
-    made: list[PodLike] = []
-    yield made
-    for pod in made:
-        pod.end()
 
 
 def kill_trainer(pod: PodLike) -> None:
@@ -49,13 +38,10 @@ def test_without_python_it_is_saved_killed_and_resumed_all_the_same(
     )
     pod.shell = "sh"
     pods.append(pod.start())
-    pod.direct(Phase.PREPARE, 1)
-    report = pod.until_phase(SidecarPhase.PREPARED, 1)
+    report = prepared(pod, 1)
     assert Reason.SUPERVISOR_MISSING in {p.reason for p in report.degraded}
     assert pod.output() == "", "nothing trains before its save is in place"
-    pod.direct(Phase.RESTORE, 1, resume=SCRATCH)
-    pod.until_phase(SidecarPhase.RESTORED, 1)
-    pod.direct(Phase.GO, 1, resume=SCRATCH)
+    gone(pod, 1)
     pod.until(lambda r: r.checkpoint.last_durable_step)
     kill_trainer(pod)
     settled = pod.until(lambda r: not r.settling and r.phase is SidecarPhase.DRAINED)

@@ -299,15 +299,17 @@ def test_the_exact_size_rule(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_headers_are_refused(tmp_path: Path, header: object, body: bytes) -> None:
-    refused(safetensors(tmp_path / "m.safetensors", header, body))
+    why = refused(safetensors(tmp_path / "m.safetensors", header, body))
+    assert why.reason in (Reason.MALFORMED, Reason.TRUNCATED)
+    assert str(why), "it says what is wrong"
 
 
 def test_a_header_length_beyond_the_file_or_the_cap(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     assert refused(safetensors(path, ONE, b"", length=1 << 20)).reason is Reason.TRUNCATED
-    refused(safetensors(path, ONE, b"", length=1 << 60))
+    assert refused(safetensors(path, ONE, b"", length=1 << 60)).reason is Reason.MALFORMED
     path.write_bytes(bytes(4096))
-    refused(path)
+    assert refused(path).reason is Reason.MALFORMED
 
 
 def test_metadata_strings_are_kept(tmp_path: Path) -> None:

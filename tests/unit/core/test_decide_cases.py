@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from kit.decisions import asked, job_of, prepared, status_of, updated
 from kit.observations import (
     applied,
     later,
@@ -24,29 +24,13 @@ from kit.scenarios import SCENARIOS
 from kit.simulated_operator import Operator
 from rtj_api import wire
 from rtj_api.reasons import Charge, Reason
-from rtj_api.status import ConditionType, RestartKind, Status
+from rtj_api.status import ConditionType, RestartKind
 from rtj_operator.core.decide import decide
 from rtj_operator.core.directives import desired_directive
 from rtj_operator.core.gang import Alarm, gather
-from rtj_operator.core.observed import JobView, Observed, Rejection, SpecProblem
-from rtj_operator.core.plan import CreatePod, PatchDirective, Plan
+from rtj_operator.core.observed import Observed, Rejection, SpecProblem
+from rtj_operator.core.plan import CreatePod, PatchDirective
 from rtj_operator.core.policy import Policy
-
-
-def prepared(change: Callable[[wire.Report], wire.Report]) -> Observed:
-    """Attempt 1, all ranks prepared, nothing chosen; rank 0's report changed."""
-    world = new_job()
-    operator = Operator(world)
-
-    def ready() -> bool:
-        pods = list(world.pods.values())
-        return len(pods) == 2 and all(p.machine == wire.SidecarPhase.PREPARED for p in pods)
-
-    while not ready():
-        operator.world.tick()
-        if not ready() and world.hint:
-            operator.run_pass()
-    return with_report(world.observe(), 0, change)
 
 
 def on_one_host(observed: Observed) -> Observed:
@@ -81,25 +65,7 @@ def test_a_pod_without_our_sidecars_port_is_no_peer() -> None:
     assert set(gang.urls) == {0}
 
 
-def updated(**fields: Any) -> Callable[[wire.Report], wire.Report]:
-    return lambda report: report.model_copy(update=fields)
-
-
-def status_of(plan: Plan) -> Status:
-    assert plan.status is not None, plan
-    return plan.status
-
-
-def job_of(observed: Observed) -> JobView:
-    assert observed.job is not None
-    return observed.job
-
-
 # --- wishes -------------------------------------------------------------------------------------
-
-
-def asked(observed: Observed, action: wire.RequestAction, *, id: str = "1") -> Observed:
-    return with_job(observed, request=wire.Request(id=id, action=action))
 
 
 def test_a_restart_is_granted_once_for_each_id() -> None:
@@ -151,72 +117,6 @@ def test_a_wish_that_cannot_be_read_degrades() -> None:
     assert "no JSON" in degraded.message
 
 
-# --- runs of others -----------------------------------------------------------------------------
-
-
-def in_use() -> Observed:
-    problem = wire.Problem(reason="RunInUse", message="belongs to c/other", since=1001.0)
-    return prepared(
-        updated(
-            phase=wire.SidecarPhase.FAILED,
-            problem=problem,
-            fence=None,
-            fence_owner="c/other",
-            listed=True,
-        )
-    )
-
-
-def test_a_run_in_use_is_held_and_the_remedy_named() -> None:
-    plan = decide(in_use())
-    status = status_of(plan)
-    assert status.hold is not None
-    assert status.hold.reason == Reason.RUN_IN_USE
-    assert "take-over" in status.hold.message
-    assert status.starts == 0
-
-
-def test_it_stays_held_while_the_owner_lives() -> None:
-    seen = in_use()
-    held = replace(applied(seen, decide(seen)), owner_lives={"c/other": True})
-    for seconds in (10, 100, 290):
-        plan = decide(later(held, seconds))
-        assert plan.status is None or plan.status.attempt == 1
-        assert plan.wake_at is not None
-
-
-def test_it_is_claimed_once_the_owner_is_gone() -> None:
-    seen = in_use()
-    held = replace(applied(seen, decide(seen)), owner_lives={"c/other": False})
-    plan = decide(held)
-    assert status_of(plan).attempt == 2
-    patches = [a for a in decide(applied(held, plan)).actions if isinstance(a, PatchDirective)]
-    by_rank = {p.directive.rank: p.directive for p in patches}
-    assert (by_rank[0].may_claim, by_rank[0].claim_over) == (True, "c/other")
-    assert not by_rank[1].may_claim, "to the others it would be a new directive"
-
-
-def test_it_is_claimed_when_a_person_says_so() -> None:
-    seen = in_use()
-    held = replace(applied(seen, decide(seen)), owner_lives={"c/other": True})
-    plan = decide(asked(held, wire.RequestAction.TAKE_OVER))
-    status = status_of(plan)
-    assert status.current is not None
-    assert status.current.may_claim
-
-
-def test_a_finished_run_is_not_trained_again() -> None:
-    seen = prepared(updated(run_complete=True))
-    plan = decide(seen)
-    status = status_of(plan)
-    assert status.hold is not None
-    assert status.hold.reason == Reason.RUN_ALREADY_COMPLETE
-    held = applied(seen, plan)
-    assert decide(later(held, 200)).rule == "held"
-    freed = decide(later(held, 400))
-    assert len(freed.actions) == 2, "the GPUs are freed"
-
-
 # --- the store's own words ----------------------------------------------------------------------
 
 
@@ -225,7 +125,7 @@ def test_a_finished_run_is_not_trained_again() -> None:
 )
 def test_the_hold_names_what_the_store_said(reason: Reason) -> None:
     trouble = wire.Problem(reason=reason, message="403 on s3://b/p", since=1001.0)
-    seen = prepared(updated(listed=False, fence=None, degraded=[trouble]))
+    seen = prepared(listed=False, fence=None, degraded=[trouble])
     plan = decide(seen)
     status = status_of(plan)
     assert status.hold is not None
@@ -240,7 +140,7 @@ def test_the_hold_names_what_the_store_said(reason: Reason) -> None:
 
 def test_a_problem_that_no_try_can_heal_is_held() -> None:
     problem = wire.Problem(reason="SupervisorMissing", message="no python3 in it", since=1001.0)
-    plan = decide(prepared(updated(phase=wire.SidecarPhase.FAILED, problem=problem)))
+    plan = decide(prepared(phase=wire.SidecarPhase.FAILED, problem=problem))
     status = status_of(plan)
     assert status.hold is not None
     assert status.hold.reason == Reason.SUPERVISOR_MISSING

@@ -6,17 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from kit.observations import (
-    applied,
-    later,
-    new_job,
-    running,
-    with_exit,
-    with_job,
-    with_report,
-    with_view,
-)
-from kit.simulated_operator import Operator
+from kit.decisions import prepared
+from kit.observations import applied, later, running, with_exit, with_job, with_report, with_view
 from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Hold
@@ -28,22 +19,6 @@ from rtj_operator.core.plan import DeletePod
 DAY = 86_400.0
 
 Step = Callable[[Observed], Observed]
-
-
-def prepared() -> Observed:
-    """Attempt 1, all ranks prepared, nothing chosen."""
-    world = new_job()
-    operator = Operator(world)
-
-    def ready() -> bool:
-        pods = list(world.pods.values())
-        return len(pods) == 2 and all(p.machine == wire.SidecarPhase.PREPARED for p in pods)
-
-    while not ready():
-        world.tick()
-        if not ready() and world.hint:
-            operator.run_pass()
-    return world.observe()
 
 
 def report(rank: int = 0, **fields: object) -> Step:

@@ -1,96 +1,18 @@
-"""Whose run it is, what a job begins from, and what people asked: single decisions."""
+"""Whose run it is: a run of another job, an older job of the same name, the last word of a job."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from kit.observations import (
-    applied,
-    later,
-    new_job,
-    running,
-    with_exit,
-    with_job,
-    with_report,
-)
-from kit.simulated_operator import Operator
+from kit.decisions import asked, prepared, status_of
+from kit.observations import applied, later, new_job, running, with_exit, with_job, with_report
+from kit.others_runs import HOLDER, OWNER, hold_of, in_use, told
 from rtj_api import wire
 from rtj_api.reasons import Reason
-from rtj_api.status import Status
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import NodeView, Observed
-from rtj_operator.core.plan import DeletePod, PatchDirective, Plan
-
-OWNER = "cluster-2/uid-9"
-HOLDER = wire.Holder(
-    owner=OWNER,
-    namespace="team",
-    job="gpt",
-    attempt=3,
-    fence=7,
-    claimed_at=1_700_000_000.0,
-    changes=["image a:1 -> a:2"],
-)
-OLD = wire.Candidate(name="f7-n2-s400", step=400, durable=True, full_state=True, needs=[0])
-
-
-def prepared(*, spec: dict[str, Any] | None = None, **report: Any) -> Observed:
-    """Attempt 1, all ranks prepared, nothing chosen; rank 0's report with these fields."""
-    world = new_job(**(spec or {}))
-    operator = Operator(world)
-
-    def ready() -> bool:
-        pods = list(world.pods.values())
-        return len(pods) == 2 and all(p.machine == wire.SidecarPhase.PREPARED for p in pods)
-
-    while not ready():
-        operator.world.tick()
-        if not ready() and world.hint:
-            operator.run_pass()
-    return with_report(world.observe(), 0, lambda r: r.model_copy(update=report))
-
-
-def in_use(
-    *, spec: dict[str, Any] | None = None, complete: bool = False, **report: Any
-) -> Observed:
-    reason = Reason.RUN_ALREADY_COMPLETE if complete else Reason.RUN_IN_USE
-    return prepared(
-        spec=spec,
-        **{
-            "phase": wire.SidecarPhase.FAILED,
-            "problem": wire.Problem(reason=reason, message="another's", since=1001.0),
-            "fence": None,
-            "fence_owner": OWNER,
-            "run_complete": complete,
-            "listed": True,
-            "holder": HOLDER.model_copy(update={"outcome": "complete" if complete else None}),
-        }
-        | report,
-    )
-
-
-def status_of(plan: Plan) -> Status:
-    assert plan.status is not None, plan
-    return plan.status
-
-
-def hold_of(plan: Plan) -> tuple[str, str]:
-    hold = status_of(plan).hold
-    assert hold is not None, plan
-    return hold.reason, hold.message
-
-
-def told(plan: Plan) -> dict[int, wire.Directive]:
-    return {a.directive.rank: a.directive for a in plan.actions if isinstance(a, PatchDirective)}
-
-
-def asked(observed: Observed, action: wire.RequestAction, **fields: Any) -> Observed:
-    return with_job(observed, request=wire.Request(**{"id": "1", "action": action} | fields))
-
-
-# --- the run is another's -------------------------------------------------------------------------
+from rtj_operator.core.plan import DeletePod, PatchDirective
 
 
 def test_the_hold_names_the_owner_and_every_way_out() -> None:
@@ -164,200 +86,65 @@ def test_a_job_whose_run_was_taken_over_says_what_stays_in_its_pods() -> None:
     assert "2 finished saves of this job" in words
 
 
-# --- a run that is there already --------------------------------------------------------------
+def owned_unnamed() -> Observed:
+    problem = wire.Problem(reason="RunInUse", message="belongs to c/other", since=1001.0)
+    return prepared(
+        phase=wire.SidecarPhase.FAILED,
+        problem=problem,
+        fence=None,
+        fence_owner="c/other",
+        listed=True,
+    )
 
 
-def test_a_finished_run_is_held_with_every_way_on() -> None:
-    reason, words = hold_of(decide(in_use(complete=True)))
-    assert reason == Reason.RUN_ALREADY_COMPLETE
-    for word in ("runID", "delete", "Fresh", "resumeFrom"):
-        assert word in words
-    gone = replace(in_use(complete=True), owner_lives={OWNER: False})
-    assert hold_of(decide(gone))[0] == Reason.RUN_ALREADY_COMPLETE, "gone or not, it is finished"
+def test_a_run_in_use_is_held_and_the_remedy_named() -> None:
+    plan = decide(owned_unnamed())
+    status = status_of(plan)
+    assert status.hold is not None
+    assert status.hold.reason == Reason.RUN_IN_USE
+    assert "take-over" in status.hold.message
+    assert status.starts == 0
 
 
-@pytest.mark.parametrize(
-    "spec", [{"on_existing_run": "Fresh"}, {"resume_from": "f7-n2-s400"}, {"resume_from": "other"}]
-)
-def test_a_finished_run_is_trained_on_where_a_beginning_is_named(spec: dict[str, str]) -> None:
-    seen = in_use(spec=spec, complete=True)
+def test_it_stays_held_while_the_owner_lives() -> None:
+    seen = owned_unnamed()
+    held = replace(applied(seen, decide(seen)), owner_lives={"c/other": True})
+    for seconds in (10, 100, 290):
+        plan = decide(later(held, seconds))
+        assert plan.status is None or plan.status.attempt == 1
+        assert plan.wake_at is not None
+
+
+def test_it_is_claimed_once_the_owner_is_gone() -> None:
+    seen = owned_unnamed()
+    held = replace(applied(seen, decide(seen)), owner_lives={"c/other": False})
+    plan = decide(held)
+    assert status_of(plan).attempt == 2
+    patches = [a for a in decide(applied(held, plan)).actions if isinstance(a, PatchDirective)]
+    by_rank = {p.directive.rank: p.directive for p in patches}
+    assert (by_rank[0].may_claim, by_rank[0].claim_over) == (True, "c/other")
+    assert not by_rank[1].may_claim, "to the others it would be a new directive"
+
+
+def test_it_is_claimed_when_a_person_says_so() -> None:
+    seen = owned_unnamed()
+    held = replace(applied(seen, decide(seen)), owner_lives={"c/other": True})
+    plan = decide(asked(held, wire.RequestAction.TAKE_OVER))
+    status = status_of(plan)
+    assert status.current is not None
+    assert status.current.may_claim
+
+
+def test_a_finished_run_is_not_trained_again() -> None:
+    seen = prepared(run_complete=True)
     plan = decide(seen)
-    assert plan.rule == "permit"
-    assert told(decide(applied(seen, plan)))[0].may_claim
-
-
-def test_resume_lists_what_changed_since_the_job_before() -> None:
-    plan = decide(prepared(candidates=[OLD], holder=HOLDER))
-    assert status_of(plan).resume.name == OLD.name
-    note = next(n for n in plan.notes if n.reason == Reason.RUN_CONTINUED)
-    assert "team/gpt" in note.message
-    assert "image a:1 -> a:2" in note.message
-
-
-def test_hold_waits_for_a_request() -> None:
-    spec = {"on_existing_run": "Hold"}
-    seen = prepared(spec=spec, candidates=[OLD], holder=HOLDER)
-    plan = decide(seen)
-    reason, words = hold_of(plan)
-    assert reason == Reason.RUN_EXISTS
-    assert OLD.name in words
+    status = status_of(plan)
+    assert status.hold is not None
+    assert status.hold.reason == Reason.RUN_ALREADY_COMPLETE
     held = applied(seen, plan)
     assert decide(later(held, 200)).rule == "held"
-    go = decide(asked(held, wire.RequestAction.RESTART))
-    assert (status_of(go).attempt, status_of(go).beginnings.accepted) == (2, True)
-    fresh = status_of(decide(asked(held, wire.RequestAction.ALLOW_SCRATCH)))
-    assert fresh.current.wanted.value is None
-    named = status_of(decide(asked(held, wire.RequestAction.RESUME_FROM, save="f7-n1-s200")))
-    assert named.current.wanted.value == "f7-n1-s200"
-    assert decide(prepared(spec=spec)).rule == "choose", "a new run has nothing to wait for"
-
-
-def test_fresh_begins_at_nothing_once_and_loses_no_save() -> None:
-    seen = prepared(spec={"on_existing_run": "Fresh"}, candidates=[OLD], holder=HOLDER)
-    assert told_wanted(seen).value is None
-    plan = decide(seen)
-    status = status_of(plan)
-    assert status.resume.scratch
-    assert not status.ever_durable, "the saves of before are no loss to the new line"
-    assert status.checkpoint.last_durable_step is None
-    assert "1 saves of before stay" in status.resume.reason
-    again = decide(with_job(seen, status=status_after_restore(status)))
-    assert again.rule != "steer"
-
-
-def told_wanted(observed: Observed) -> Any:
-    job = observed.job
-    assert job is not None
-    assert job.status.current is not None
-    assert job.status.current.wanted is not None
-    return job.status.current.wanted
-
-
-def status_after_restore(status: Status) -> Status:
-    """The next attempt after one that all ranks restored for."""
-    assert status.current is not None
-    restored = status.current.model_copy(update={"restored_at": 1100.0})
-    return status.model_copy(update={"current": restored})
-
-
-# --- a beginning that was asked for -----------------------------------------------------------
-
-
-def found(save: wire.Candidate | None = None, *, problem: str | None = None, asked: str) -> Any:
-    return wire.Found(asked=asked, save=save, problem=problem)
-
-
-def test_the_named_save_is_chosen_before_any_newer_one() -> None:
-    newer = OLD.model_copy(update={"name": "f9-n9-s900", "step": 900})
-    value = "f7-n2-s400"
-    seen = prepared(
-        spec={"resume_from": value}, candidates=[newer, OLD], found=found(OLD, asked=value)
-    )
-    plan = decide(seen)
-    resume = status_of(plan).resume
-    assert (resume.name, resume.asked) == (value, value)
-    assert status_of(plan).checkpoint.last_durable_step == 400
-
-
-def test_nothing_is_chosen_while_it_is_looked_for_and_the_wait_ends() -> None:
-    seen = prepared(spec={"resume_from": "other/run"}, candidates=[OLD])
-    assert decide(seen).rule == "refresh"
-    assert hold_of(decide(later(seen, 3700)))[0] == Reason.RESUME_FROM_UNUSABLE
-
-
-def test_a_named_save_that_cannot_be_used_holds_with_why_and_the_remedy() -> None:
-    value = "f7-n2-s400"
-    seen = prepared(
-        spec={"resume_from": value}, candidates=[OLD], found=found(problem="bit rot", asked=value)
-    )
-    reason, words = hold_of(decide(seen))
-    assert reason == Reason.RESUME_FROM_UNUSABLE
-    assert "bit rot" in words
-    assert "resume-from" in words
-    weights = OLD.model_copy(update={"full_state": False})
-    seen = prepared(spec={"resume_from": value}, found=found(weights, asked=value))
-    assert "weights only" in hold_of(decide(seen))[1]
-
-
-def test_a_value_acts_once_in_a_run_whatever_becomes_of_the_job_object() -> None:
-    value = "f7-n2-s400"
-    newer = OLD.model_copy(update={"name": "f9-n9-s900", "step": 900})
-    seen = prepared(spec={"resume_from": value}, candidates=[newer, OLD], acted=[value])
-    plan = decide(seen)
-    assert status_of(plan).resume.name == newer.name
-    # An operator that comes back has heard nobody yet.
-    deaf = replace(applied(seen, plan), reports={})
-    assert decide(deaf).rule != "steer"
-    assert status_of(plan).beginnings.acted == [value]
-
-
-def test_a_start_that_failed_before_the_restore_does_not_use_the_wish_up() -> None:
-    value = "f7-n2-s400"
-    seen = prepared(spec={"resume_from": value}, candidates=[OLD], found=found(OLD, asked=value))
-    started = applied(seen, decide(seen))
-    status = status_of(decide(asked(started, wire.RequestAction.RESTART)))
-    assert status.current.wanted.value == value
-    restored = with_job(started, status=status_after_restore(started.job.status))
-    status = status_of(decide(asked(restored, wire.RequestAction.RESTART)))
-    assert (status.current.wanted, status.beginnings.acted) == (None, [value])
-
-
-def test_a_value_set_on_a_running_job_makes_a_new_attempt_once() -> None:
-    seen = running()
-    changed = with_job(seen, spec=replace(seen.job.spec, resume_from="f1-n1-s4"))
-    plan = decide(changed)
-    status = status_of(plan)
-    assert (plan.rule, status.attempt) == ("steer", 2)
-    assert status.current.cause == Reason.BEGINNING_CHANGED
-    orders = told(decide(applied(changed, plan)))
-    assert orders[0].wanted == wire.Wanted(value="f1-n1-s4", asked="f1-n1-s4")
-    assert orders[1].wanted is None
-    assert decide(applied(changed, plan)).rule == "converge"
-
-
-def test_what_was_passed_over_of_a_foreign_place_is_told() -> None:
-    value = "/data/old"
-    seen = prepared(
-        spec={"resume_from": value},
-        found=found(OLD, asked=value).model_copy(
-            update={"passed_over": ["ckpt_40.pt: Torn: ckpt_40.pt is cut off"]}
-        ),
-    )
-    told = [n.message for n in decide(seen).notes if n.reason == Reason.CHECKPOINT_FALLBACK]
-    assert told == ["passed over ckpt_40.pt: Torn: ckpt_40.pt is cut off"]
-
-
-def test_a_request_rolls_back_to_the_save_it_names() -> None:
-    seen = asked(running(), wire.RequestAction.RESUME_FROM, save="f1-n1-s4", id="7")
-    status = status_of(decide(seen))
-    assert status.attempt == 2
-    assert status.current.wanted.asked == "request 7"
-    assert status.last_request.result == "goes on from f1-n1-s4"
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [({}, "names no save"), ({"save": "gs://b/last.pt"}, "full name")],
-)
-def test_a_resume_from_that_names_nothing_is_refused_with_the_forms(
-    fields: dict[str, str], words: str
-) -> None:
-    plan = decide(asked(running(), wire.RequestAction.RESUME_FROM, **fields))
-    assert [n.reason for n in plan.notes] == [Reason.REQUEST_REFUSED]
-    assert words in status_of(plan).last_request.result
-    assert status_of(plan).attempt == 1
-
-
-def test_an_unreadable_request_is_answered_once_by_event_and_status() -> None:
-    seen = with_job(running(), request_error="annotation …: no JSON", request_error_id="x!1")
-    plan = decide(seen)
-    assert [(n.type, n.reason) for n in plan.notes] == [("Warning", Reason.REQUEST_REFUSED)]
-    last = status_of(plan).last_request
-    assert (last.id, "no JSON" in last.result) == ("x!1", True)
-    assert decide(applied(seen, plan)).rule != "wish"
-
-
-# --- an older job of the same name ------------------------------------------------------------
+    freed = decide(later(held, 400))
+    assert len(freed.actions) == 2, "the GPUs are freed"
 
 
 def test_pods_of_an_older_job_are_waited_for_unless_their_node_will_never_end_them() -> None:
@@ -372,9 +159,6 @@ def test_pods_of_an_older_job_are_waited_for_unless_their_node_will_never_end_th
     assert status_of(decide(lost)).attempt == 1
     gone = replace(waits, nodes={"n1": NodeView(name="n1", exists=False, ready=None)})
     assert status_of(decide(gone)).attempt == 1
-
-
-# --- the last word of a job -------------------------------------------------------------------
 
 
 def test_the_pods_of_a_job_that_is_gone_are_told_so_once() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.s3 import S3Server, flip_byte, list_keys, s3_server
-from rtj_api.reasons import Reason
+from kit.s3 import S3Server, flip_byte, list_keys
+from kit.stored import MIB
 from rtj_sidecar.stores.base import (
     Cancelled,
     Conflict,
@@ -26,45 +24,9 @@ from rtj_sidecar.stores.base import (
     Written,
 )
 from rtj_sidecar.stores.local import hash_file
-from rtj_sidecar.stores.open import kept_in, open_store
+from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.stores.s3 import S3Store
 from rtj_sidecar.stores.s3_body import part_size_of
-
-from devcluster.node import file_system
-
-MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def credentials(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    for name, value in s3.environment().items():
-        if name != "AWS_ENDPOINT_URL_S3":
-            monkeypatch.setenv(name, value)
-    return s3
-
-
-@pytest.fixture(params=["file", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, credentials: S3Server) -> Iterator[Store]:
-    if request.param == "file":
-        opened: Store = open_store((tmp_path / "a store").as_uri())
-    else:
-        # Small parts, so that a test's file has several.
-        opened = S3Store(
-            bucket=credentials.bucket,
-            prefix=f"t{tmp_path.name}",
-            endpoint=credentials.endpoint,
-            part_size=5 * MIB,
-            patience_s=5,
-            transfer_patience_s=5,
-        )
-    yield opened
-    opened.close()
 
 
 def write(path: Path, size: int, *, seed: bytes = b"x") -> bytes:
@@ -281,69 +243,6 @@ def test_a_put_again_object_shows_in_its_head(credentials: S3Server, tmp_path: P
     assert head.etag != sent.etag
 
 
-def problem(call: Callable[[], object]) -> StoreProblem:
-    with pytest.raises(StoreProblem) as raised:
-        call()
-    return raised.value
-
-
-def test_what_a_user_gets_wrong(credentials: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = credentials.endpoint
-    absent = open_store("s3://nowhere/x", endpoint=endpoint)
-    for call in (
-        lambda: absent.put("a", b""),
-        lambda: absent.get("a"),
-        lambda: list(absent.list("")),
-    ):
-        found = problem(call)
-        assert (found.reason, found.transient) == (Reason.BUCKET_MISSING, False)
-        assert "nowhere" in found.message
-
-    closed = open_store("s3://b", endpoint="http://127.0.0.1:9", patience_s=0.5)
-    found = problem(lambda: closed.get("a"))
-    assert (found.reason, found.transient) == (Reason.STORE_UNREACHABLE, True)
-    assert "checkpoint.store.endpoint" in found.message
-
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
-    stranger = open_store(credentials.url(), endpoint=endpoint)
-    found = problem(lambda: stranger.put("a", b""))
-    assert (found.reason, found.transient) == (Reason.CREDENTIALS_REFUSED, False)
-    assert "credentialsSecret" in found.message
-    assert "a-wrong-secret" not in found.message
-    assert credentials.access_key not in found.message
-
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("HOME", "/nonexistent")
-    found = problem(lambda: open_store(credentials.url(), endpoint=endpoint).get("a"))
-    assert found.reason in (Reason.CREDENTIALS_MISSING, Reason.CREDENTIALS_REFUSED)
-
-
-@pytest.mark.parametrize(
-    ("url", "reason", "says"),
-    [
-        ("ftp://x/y", Reason.STORE_SCHEME_UNKNOWN, "s3://, file://"),
-        ("checkpoints", Reason.STORE_SCHEME_UNKNOWN, "s3://, file://"),
-        ("file://relative/path", Reason.INVALID_SPEC, "three slashes"),
-        ("s3:///prefix", Reason.INVALID_SPEC, "s3://bucket/prefix"),
-        ("s3://key:secret@bucket/x", Reason.INVALID_SPEC, "credentialsSecret"),
-    ],
-)
-def test_an_url_that_cannot_be_a_store(url: str, reason: Reason, says: str) -> None:
-    found = problem(lambda: open_store(url))
-    assert found.reason == reason
-    assert says in found.message
-    assert "key:secret" not in found.message
-
-
-def test_a_store_that_is_a_file(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("")
-    found = problem(lambda: open_store((tmp_path / "f").as_uri()).put("a", b""))
-    assert found.reason == Reason.STORE_UNREACHABLE
-    assert "volume" in found.message
-
-
 @pytest.mark.parametrize(
     ("size", "part"),
     [(1, 64), (640 << 30, 73), (5 << 40, 583)],
@@ -351,105 +250,3 @@ def test_a_store_that_is_a_file(tmp_path: Path) -> None:
 def test_parts_grow_so_that_ten_thousand_suffice(size: int, part: int) -> None:
     assert part_size_of(size) == part * MIB
     assert size / part_size_of(size) <= 10_000
-
-
-def test_a_file_in_the_place_of_the_store_is_trouble_and_not_emptiness(tmp_path: Path) -> None:
-    place = tmp_path / "store"
-    place.write_text("in the way")
-    store = open_store(f"file://{place}")
-    for ask in (lambda: store.get("a/b"), lambda: store.head("a/b")):
-        with pytest.raises(StoreProblem):
-            ask()
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
-def test_a_directory_that_cannot_be_read_is_trouble_and_not_emptiness(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    store = open_store(tmp_path.as_uri())
-    store.put("run/fences/1.json", b"{}")
-    sick = tmp_path / "run" / "fences"
-    scandir = os.scandir
-
-    def refuse(path: str) -> object:
-        if Path(path) == sick:
-            raise OSError(number, os.strerror(number), str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    for prefix in ("", "run/", "run/fences/"):
-        found = problem(lambda prefix=prefix: list(store.list(prefix)))
-        assert found.transient is (number != errno.EACCES)
-    assert list(store.list("run/fences/none/")) == [], "gone meanwhile, or never made"
-
-
-def test_what_a_file_system_recovers_for_itself_is_not_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_store(tmp_path.as_uri())
-    store.put("run/a", b"1")
-    (tmp_path / "lost+found").mkdir()
-    scandir = os.scandir
-
-    def refuse(path: str) -> object:
-        if Path(path).name == "lost+found":
-            raise PermissionError(errno.EACCES, "no", str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert [found.key for found in store.list("")] == ["run/a"]
-
-
-def test_a_store_on_the_same_volume_shares_what_it_keeps(tmp_path: Path) -> None:
-    path = tmp_path / "save.pt"
-    path.write_bytes(os.urandom(3 * MIB))
-    store = kept_in(tmp_path)
-    done = store.upload_file("run/a/save.pt", path)
-    there = tmp_path / ".rtj" / "store" / "run" / "a" / "save.pt"
-    assert (done.size, done.sha256, done.crc64nvme) == hash_file(path)
-    has_reflinks = file_system(tmp_path) in ("btrfs", "xfs")
-    assert has_reflinks or there.samefile(path)
-    assert os.listdir(there.parent) == ["save.pt"], "no temporary name is left"
-    assert store.upload_file("run/a/save.pt", path) == done, "again, after a lost answer"
-    path.unlink()
-    assert store.sha256("run/a/save.pt") == done.sha256, "rotated away, and still kept"
-
-
-def test_what_cannot_be_shared_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EPERM, "no links here")
-
-    path = tmp_path / "save.pt"
-    path.write_bytes(b"x" * 1000)
-    monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr("fcntl.ioctl", refuse)
-    done = kept_in(tmp_path).upload_file("run/save.pt", path)
-    there = tmp_path / ".rtj" / "store" / "run" / "save.pt"
-    assert not there.samefile(path)
-    assert done.sha256 == hash_file(path)[1]
-    assert os.listdir(there.parent) == ["save.pt"]
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO])
-@pytest.mark.parametrize("step", ["share", "hash_file"])
-def test_a_volume_that_fails_while_it_shares_is_the_stores_trouble(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    path = tmp_path / "save.pt"
-    path.write_bytes(b"x" * 1000)
-    store = kept_in(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(f"rtj_sidecar.stores.file.{step}", fail)
-        found = problem(lambda: store.upload_file("run/save.pt", path))
-    assert found.transient
-    assert (found.reason == Reason.DISK_FULL) is (number in (errno.ENOSPC, errno.EDQUOT))
-    assert os.listdir(tmp_path / ".rtj" / "store" / "run") == []
-    assert store.upload_file("run/save.pt", path).size == 1000
-
-
-def test_a_file_that_is_gone_is_the_sources_trouble(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        kept_in(tmp_path).upload_file("run/save.pt", tmp_path / "gone.pt")
