@@ -105,7 +105,7 @@ def test_older_saves_are_thinned_in_a_store_unless_the_spec_says_otherwise(
         pod={"volumes": [volume]},
         checkpoint={"retention": retention | best, **({} if has_store else {"store": None})},
     )
-    pod = desired_pod(made, owner=OWNER, rank=0, made_in=1, settings=SETTINGS)
+    pod = a_pod(made)
     value = next(e["value"] for e in sidecar_of(pod)["env"] if e["name"] == "RTJ_CONFIG")
     config = wire.SidecarConfig.model_validate_json(value.replace("$$(", "$("))
     assert config.keep == wire.KeepRules(
