@@ -48,6 +48,11 @@ class LayoutName(StrEnum):
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
     LIGHTNING = "lightning"
+    MEGATRON = "megatron"
+    NEMO = "nemo"
+    NVRX_LOCAL = "nvrx-local"
+    DLROVER = "dlrover"
+    DCP_HF = "dcp-hf"
     SAFETENSORS = "safetensors"
     GENERIC = "generic"
 

@@ -43,11 +43,6 @@ PRODUCTS = (
     "DLRover flash",
 )
 NOT_YET = {
-    "DCP HuggingFaceStorageWriter",
-    "torchtitan",
-    "Megatron-LM torch_dist",
-    "Megatron legacy torch",
-    "NeMo 1/2",
     "Orbax CheckpointManager",
     "TF Checkpoint",
     "Keras 3",
@@ -55,8 +50,6 @@ NOT_YET = {
     "fastai",
     "Composer",
     "torchtune",
-    "NVRx local",
-    "DLRover flash",
 }
 
 

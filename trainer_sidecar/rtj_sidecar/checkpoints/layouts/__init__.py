@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from rtj_sidecar.checkpoints.layouts.accelerate import AccelerateLayout
 from rtj_sidecar.checkpoints.layouts.base import Layout
 from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
+from rtj_sidecar.checkpoints.layouts.dcp_hf import DcpHuggingFaceLayout
 from rtj_sidecar.checkpoints.layouts.deepspeed import DeepSpeedLayout
+from rtj_sidecar.checkpoints.layouts.dlrover import DlroverLayout
 from rtj_sidecar.checkpoints.layouts.generic import GenericLayout
 from rtj_sidecar.checkpoints.layouts.hf_trainer import HuggingFaceTrainerLayout
 from rtj_sidecar.checkpoints.layouts.lightning import LightningLayout
+from rtj_sidecar.checkpoints.layouts.megatron import MegatronLayout
+from rtj_sidecar.checkpoints.layouts.nemo import NemoLayout
+from rtj_sidecar.checkpoints.layouts.nvrx import NvrxLocalLayout
 from rtj_sidecar.checkpoints.layouts.safetensors import SafetensorsLayout
 from rtj_sidecar.checkpoints.layouts.torchfile import TorchFileLayout
 
@@ -24,11 +29,17 @@ class UnknownLayoutError(ValueError):
 
 def specific_layouts() -> tuple[Layout, ...]:
     """All but the generic one, in the order in which they may claim files."""
+    inner = (HuggingFaceTrainerLayout(), MegatronLayout(), DeepSpeedLayout(), DcpLayout())
     return (
+        DlroverLayout(inner=(*inner, TorchFileLayout())),
+        NemoLayout(),
         AccelerateLayout(),
         HuggingFaceTrainerLayout(),
+        MegatronLayout(),
         DeepSpeedLayout(),
         LightningLayout(),
+        NvrxLocalLayout(),
+        DcpHuggingFaceLayout(),
         DcpLayout(),
         TorchFileLayout(),
         SafetensorsLayout(),

@@ -38,4 +38,26 @@ GUIDES = (
         ),
         evidence="torch 2.15.0, two gloo processes: real saves and loads",
     ),
+    Guide(
+        products=("torchtitan",),
+        recognised_by="`<dump_folder>/checkpoint/step-N/`: DCP, or for the last step safetensors",
+        marker="as above; torchtitan itself looks for `.metadata` or the index alone",
+        container="as above",
+        set_rule="as above; the last step in HF format as of DCP's HuggingFaceStorageWriter",
+        metadata="step from the directory's name",
+        resumes=(
+            "By itself: the highest step in the folder with `.metadata` or an index, which is the"
+            " chosen one: newer and torn ones are set aside. `--checkpoint.enable` must be on; to"
+            ' name one: `checkpoint.resumeArgs: ["--checkpoint.load_step", "$(RTJ_RESUME_STEP)"]`'
+        ),
+        full_resume_needs=(
+            "`model`, `optimizer`, `lr_scheduler`, `dataloader`, `train_state`; the last step has"
+            " the model alone unless `--checkpoint.no_last_save_model_only`"
+        ),
+        on_own_disks=(
+            "as above; every rank looks for the highest step on its own disk, and finds the same"
+            " one, as all files are brought to every rank. No shared volume needed"
+        ),
+        evidence="from the source of torchtitan 0.3.0; its inner DCP as above",
+    ),
 )
