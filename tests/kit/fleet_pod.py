@@ -46,7 +46,7 @@ class PodDied(Exception):
 class PacedStore:
     """A rank's own line to the store: `rate` bytes a second, and a gate before each write.
 
-    `gate(verb, key)` may block or raise PodDied; verb: put, upload, uploaded.
+    `gate(verb, key)` may block or raise PodDied; verb: put, upload, uploaded, download.
     """
 
     def __init__(self, inner: Store, *, rate: float | None) -> None:
@@ -84,6 +84,10 @@ class PacedStore:
         self.busy_seconds += time.monotonic() - begun
         self.gate("uploaded", key)
         return done
+
+    def download(self, key: str, path: Path, **options: Any) -> None:
+        self.gate("download", key)
+        self._inner.download(key, path, **options)
 
     def list(self, prefix: str) -> Iterator[Any]:
         return self._inner.list(prefix)
@@ -228,3 +232,17 @@ class FleetPod:
     def has_reached(self, phase: SidecarPhase, attempt: int) -> bool:
         report = self.report
         return report.attempt == attempt and report.phase in (phase, SidecarPhase.FAILED)
+
+
+class Held:
+    """Calls to the store that wait until they are let go."""
+
+    def __init__(self, pod: FleetPod, verb: str, key: str = "") -> None:
+        self.asked, self.free = threading.Event(), threading.Event()
+        self._verb, self._key = verb, key
+        pod.store.gate = self
+
+    def __call__(self, verb: str, key: str) -> None:
+        if verb == self._verb and self._key in key:
+            self.asked.set()
+            self.free.wait(60)

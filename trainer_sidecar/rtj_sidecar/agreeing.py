@@ -134,6 +134,9 @@ class Agreeing:
                 world_size=directive.world_size,
                 parent=storing.parent_for(resume),
             )
+        if at.fence is not None and at.journal.entry.fence_attempt == directive.attempt:
+            # Proving a large save takes long: the others see by this record that it moves.
+            await self.say(Place(at.fence, directive.attempt, ReadyState.STOPPED))
         await storing.vetted.wait()
         if at.fence is None or at.journal.entry.fence_attempt != directive.attempt:
             raise AttemptFailed(Reason.PREPARE_FAILED, "the fence of this attempt is not held")

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 from kit.fleet import Fleet, shard
-from kit.fleet_pod import FleetPod, PodDied
+from kit.fleet_pod import FleetPod, Held, PodDied
 from kit.toy_trainer import load
 from rtj_api.reasons import Reason
 from rtj_api.wire import Resume, SidecarPhase
@@ -30,20 +29,6 @@ def dies_at(pod: FleetPod, verb: str, key: str) -> None:
             raise PodDied(at)
 
     pod.store.gate = gate
-
-
-class Held:
-    """Calls to the store that wait until they are let go."""
-
-    def __init__(self, pod: FleetPod, verb: str, key: str = "") -> None:
-        self.asked, self.free = threading.Event(), threading.Event()
-        self._verb, self._key = verb, key
-        pod.store.gate = self
-
-    def __call__(self, verb: str, key: str) -> None:
-        if verb == self._verb and self._key in key:
-            self.asked.set()
-            self.free.wait(60)
 
 
 def holds_own(fleet: Fleet, step: int) -> bool:
