@@ -416,6 +416,20 @@ class CheckpointView(Wire):
     interval_seconds: float | None = None  # observed between saves
 
 
+class MirrorView(Wire):
+    """The newest durable save as this rank would have to restore it: what of it is here."""
+
+    policy: str  # checkpoint.local.mirror
+    name: str | None = None
+    is_whole: bool = False  # nothing would have to be fetched
+    is_fetching: bool = False
+    missing_bytes: int = 0
+    fetched_bytes: int = 0  # of the copy that is being made, or was made last
+    from_peers: int = 0  # bytes of it
+    from_store: int = 0
+    why: str | None = None  # it is copied, or not
+
+
 class Verdict(Wire):
     """A save that was found bad, for events and metrics: each is reported until acknowledged by
     age (kept for the last 20)."""
@@ -487,6 +501,7 @@ class Report(Wire):
     shares: list[str] = Field(default_factory=list)  # saves whose own files of this rank are pinned
     progress: ProgressView = Field(default_factory=ProgressView)
     checkpoint: CheckpointView = Field(default_factory=CheckpointView)
+    mirror: MirrorView | None = None
     verdicts: list[Verdict] = Field(default_factory=list)
 
 

@@ -35,6 +35,7 @@ from rtj_sidecar.leaving import Leaving
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.mirroring import Mirroring
 from rtj_sidecar.opening import expectations, open_run
+from rtj_sidecar.prefetching import Prefetching
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.server import make_app
@@ -101,8 +102,11 @@ class Agent:
         storing = Storing(station, self.looking, holding) if holding is not None else None
         self.storing = storing
         self.fence = SelfFence(station)
-        self.attempts = Attempts(station, self.looking, self.shipping, holding, storing, self.fence)
         self.mirroring = Mirroring(station, self.looking, self.shipping)
+        self.prefetching = Prefetching(station, self.shipping, self.mirroring)
+        self.attempts = Attempts(
+            station, self.looking, self.shipping, holding, storing, self.fence, self.prefetching
+        )
         load = partial(self._load, station)
         self.hearing = Hearing(station, self.looking, self.attempts, load=load)
         self.leaving = Leaving(station, self.looking, self.shipping, self.attempts.ending)
@@ -186,6 +190,7 @@ class Agent:
             group.create_task(self.shipping.loop())
             group.create_task(self.shipping.uploading.loop())
             group.create_task(self.mirroring.loop())
+            group.create_task(self.prefetching.loop())
             group.create_task(self.attempts.store_mode.loop())
             group.create_task(self.fence.loop())
             if self.storing is not None:
@@ -198,6 +203,7 @@ class Agent:
         if station is not None:
             station.closing.set()
             self.shipping.uploading.stop()
+            self.prefetching.stop()
             self.attempts.behind.cancel()
             await station.http.close()
             station.lane.shutdown(wait=False, cancel_futures=True)

@@ -26,6 +26,7 @@ from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.launching import FILE_STOP_WISH, go_message
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.prefetching import Prefetching
 from rtj_sidecar.preparing import Preparing
 from rtj_sidecar.restorer import Restorer
 from rtj_sidecar.runs.records import Outcome
@@ -47,13 +48,15 @@ class Attempts:
         holding: Holding | None,
         storing: Storing | None,
         fence: SelfFence,
+        prefetching: Prefetching,
     ) -> None:
         self._at = station
         self._fence = fence
         self._looking = looking
         self._shipping = shipping
         self._storing = storing
-        self._restorer = Restorer(station, looking, storing)
+        self.prefetching = prefetching
+        self._restorer = Restorer(station, looking, storing, prefetching)
         self.store_mode = StoreMode(station, storing)
         self.behind = Background(station)
         self.ending = Ending(station, looking, shipping, self.behind)

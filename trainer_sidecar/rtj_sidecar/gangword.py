@@ -39,6 +39,10 @@ class GangWord:
         """Ranks that have told that their part of this save is in the store."""
         return {rank for rank, seen in self.said.items() if name in seen.parts}
 
+    def holders(self, name: str) -> list[str]:
+        """Where the sidecars answer that have pinned files of this save."""
+        return [seen.url for seen in self.said.values() if seen.url and name in seen.pinned]
+
     def pinned_by_others(self) -> set[str]:
         """Names that some other rank of this attempt has pinned."""
         own = self._at.site.config.rank

@@ -34,7 +34,9 @@ class Holding:
         self._done: deque[tuple[int, str]] = deque(maxlen=4096)
         self._arrival = 0
         self.word = GangWord(station)
-        self.list = ShipList(fence=lambda: station.fence, wake=station.ship_now.set)
+        self.list = ShipList(
+            fence=lambda: station.fence, wake=station.ship_now.set, holders=self.word.holders
+        )
         self.committing = Committing(station, self.list, self.word)
         self._wake_at: float | None = None
         self._busy = asyncio.Lock()

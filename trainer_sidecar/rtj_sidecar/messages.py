@@ -33,6 +33,7 @@ class Seen(Wire):
     pinned: list[str] = Field(default_factory=list)  # names of saves whose files it has
     parts: list[str] = Field(default_factory=list)  # names whose part is in the store
     final: bool = False  # the trainer of this attempt has ended and the directory was looked at
+    url: str | None = None  # where its sidecar serves files
     open_paths: list[str] | None = None  # that its pod's trainer has open for writing, if known
 
 
@@ -58,6 +59,7 @@ class Ships(Wire):
     dropped: list[str] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)  # fingerprints that will never be named
     ignored: list[str] = Field(default_factory=list)  # and those of trainers that began elsewhere
+    holders: dict[str, list[str]] = Field(default_factory=dict)  # of the newest durable: URLs
 
 
 class PeerFile(Wire):

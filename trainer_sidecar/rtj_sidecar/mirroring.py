@@ -9,20 +9,25 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Sequence
 
 from rtj_api.reasons import Reason
+from rtj_api.wire import MirrorView
 
 from rtj_sidecar.arrivals import adopt_fetched, begin_fetch, learn_hash
+from rtj_sidecar.checkpoints.pins import disk_room
 from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.localsave import PinRecord
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.mirror_policy import MirrorFacts, Weighed, weigh
 from rtj_sidecar.runs.fetch import Fetched
+from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord, SaveFacts
 from rtj_sidecar.shipping import Shipping
+from rtj_sidecar.sources import find_peers
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
 
-AUTO_SHARE = 0.5  # of the time between two saves that a mirror may take
 KEY = "mirror"
 BACK_OFF = 10.0
 
@@ -76,12 +81,17 @@ class Mirroring:
             own = at.directory.named(name)
             for save in own:
                 await at.on_disk(at.directory.update, save, wanted=list(wanted))
-            missing = self._missing(name, wanted)
+            missing = self.missing(name, wanted)
+            size = sum(file.size for file in missing)
+            self._tell(name=name, is_whole=not missing, missing_bytes=size)
             if not missing or at.site.config.mirror == "never":
                 at.reporter.heal(KEY)
                 self._looking.tell()
                 return True
-            if not self._is_worth(sum(file.size for file in missing)):
+            peers, sources = await self.peers(name)
+            weighed = await self._weigh(size, sources=sources)
+            self._tell(name=name, why=weighed.why, is_fetching=weighed.is_worth)
+            if not weighed.is_worth:
                 return False
             facts = SaveFacts(
                 root_key=manifest.root_key,
@@ -93,30 +103,64 @@ class Mirroring:
                 status=manifest.status,
                 facts=manifest.facts,
             )
-            return await self._fetch(name, missing, wanted=list(wanted), facts=facts)
+            return await self._fetch(name, missing, peers, wanted=list(wanted), facts=facts)
         except (StoreProblem, Cancelled) as problem:
             log.info("mirror of %s: %s", name, problem)
             return False
         except DirectoryProblem as problem:
             at.reporter.degrade(KEY, problem.reason, problem.message)
             return False
+        finally:
+            self._tell(name=name, is_fetching=False)
 
-    def _missing(self, name: str, wanted: list[FileRecord]) -> list[FileRecord]:
+    def missing(self, name: str, wanted: Sequence[FileRecord]) -> list[FileRecord]:
+        """Of what this rank has to restore, what no pin here holds."""
         have = {(f.path, f.stamp.size) for s in self._at.directory.named(name) for f in s.pin.files}
         return [file for file in wanted if (file.path, file.size) not in have]
 
-    def _is_worth(self, size: int) -> bool:
-        """Policy `auto`: only while a mirror takes well under the time between two saves."""
+    async def peers(self, name: str) -> tuple[Peers, int]:
+        """Who has which files of it, and how many have some."""
         at = self._at
-        if at.site.config.mirror == "always":
-            return True
-        interval = at.reporter.current.checkpoint.interval_seconds
-        if self._bytes_per_second is None or interval is None:
-            return True  # nothing is known yet: the first one is the measurement
-        return size / self._bytes_per_second < AUTO_SHARE * interval
+        urls = await self._shipping.holders(name)
+        return await find_peers(at.http, name, urls, rank=at.site.config.rank), len(urls)
+
+    async def _weigh(self, size: int, *, sources: int) -> Weighed:
+        at = self._at
+        directive, directory = at.directive, at.directory
+        size_of_gang = directive.world_size if directive is not None else 1
+        largest = directory.sight.largest
+        room = await at.on_disk(disk_room, at.site.path, largest_save=largest, wanted=size)
+        older = sum(save.bytes for save in directory.saves if save.record.mirror)
+        return weigh(
+            MirrorFacts(
+                policy=at.site.config.mirror,
+                size=size,
+                takers=max(1, size_of_gang - 1),
+                sources=max(1, sources),
+                free=room.free + older,  # older mirrors give way
+                reserve=room.reserve,
+                is_uploading=self._shipping.uploading.is_busy,
+                rate=self._bytes_per_second,
+                interval=at.reporter.current.checkpoint.interval_seconds,
+            )
+        )
+
+    def _tell(self, **changes: object) -> None:
+        """What the report says of it."""
+        at = self._at
+        view = at.reporter.current.mirror or MirrorView(policy=at.site.config.mirror)
+        if changes.get("name", view.name) != view.name:
+            view = MirrorView(policy=at.site.config.mirror)
+        at.reporter.set(mirror=view.model_copy(update=changes))
 
     async def _fetch(
-        self, name: str, missing: list[FileRecord], *, wanted: list[FileRecord], facts: SaveFacts
+        self,
+        name: str,
+        missing: list[FileRecord],
+        peers: Peers,
+        *,
+        wanted: list[FileRecord],
+        facts: SaveFacts,
     ) -> bool:
         at, run = self._at, self._at.run
         if run is None:
@@ -124,7 +168,6 @@ class Mirroring:
         pin = f"m-{name}"
         size = sum(file.size for file in missing)
         dest = await at.on_disk(begin_fetch, at.directory, pin, wanted=size)
-        peers = [at.holder_url] if at.holder_url else []
         begun = time.monotonic()
         found = await asyncio.to_thread(
             run.moving.fetch,
@@ -159,6 +202,14 @@ class Mirroring:
         hashes = {file.path: file.sha256 for file in missing}
         for path, digest in hashes.items():
             await at.on_disk(learn_hash, at.directory, dest / path, digest)
+        self._tell(
+            name=name,
+            is_whole=True,
+            missing_bytes=0,
+            fetched_bytes=moved,
+            from_peers=found.bytes_from_peers,
+            from_store=found.bytes_from_store,
+        )
         log.info("mirrored %s, %d bytes", name, moved)
         await self._shipping.fates.trim()
         self._looking.tell()

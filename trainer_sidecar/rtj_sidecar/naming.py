@@ -40,6 +40,10 @@ class Group:
         return min(heard.at for heard in self.by_rank.values())
 
     @property
+    def last_at(self) -> float:
+        return max(heard.at for heard in self.by_rank.values())
+
+    @property
     def lead(self) -> SeenSave:
         """What the lowest rank saw: the group's facts."""
         return self.by_rank[min(self.by_rank)].save
@@ -104,7 +108,7 @@ def next_naming(
     `usual`: ranks that wrote the last save; without any knowledge all ranks are waited for.
     `final`: nothing more will be heard (trainers ended, all ranks told), so nobody is waited for.
     `lagging_since`: since when (monotonic) a named save waits for some rank's part, None where
-    none does. What finished after that waits too: that rank's line would come to it only later,
+    none does. What the last rank told after that waits too: that rank's line would come to it only later,
     and by then a newer save may have finished.
     """
     waiting = groups(heard)
@@ -118,7 +122,7 @@ def next_naming(
         return final or expected <= set(group.by_rank) or now - group.first_at >= grace
 
     if lagging_since is not None and not final:
-        waiting = [group for group in waiting if group.first_at <= lagging_since]
+        waiting = [group for group in waiting if group.last_at <= lagging_since]
         if not waiting:
             return Naming()
     ready = [group for group in waiting if is_ready(group)]

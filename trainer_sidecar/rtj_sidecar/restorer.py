@@ -29,11 +29,14 @@ from rtj_sidecar.checkpoints.restore import Owner, RestoreError
 from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.prefetching import Prefetching
 from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.fence import Done
 from rtj_sidecar.runs.fetch import Fetched, FetchFailed
+from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord, MarkKind
+from rtj_sidecar.sources import find_peers
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
@@ -47,8 +50,15 @@ FOREIGN_KEY = "foreign"
 class Restorer:
     """`storing` only on rank 0."""
 
-    def __init__(self, station: Station, looking: Looking, storing: Storing | None) -> None:
+    def __init__(
+        self,
+        station: Station,
+        looking: Looking,
+        storing: Storing | None,
+        prefetching: Prefetching,
+    ) -> None:
         self._at = station
+        self._prefetching = prefetching
         self._looking = looking
         self._storing = storing
         self._targets = Targets(station)
@@ -60,6 +70,7 @@ class Restorer:
             raise AttemptFailed(Reason.RESTORE_FAILED, "the directive names no save to restore")
         at.set_phase(SidecarPhase.RESTORING)
         await until_stopped(at, directive.attempt - 1)
+        await self._prefetching.settle(None if resume.scratch else resume.name)
         if not at.site.touches_directory:
             path = await self._path_of_shared(resume)
             done = Restored(path, 0, 0, ())
@@ -103,7 +114,13 @@ class Restorer:
                 update={"restore_total_bytes": sum(file.size for file in target.files)}
             )
         )
-        peers = [peer.rstrip("/") for peer in resume.peers]
+        urls = [peer.rstrip("/") for peer in resume.peers if peer.rstrip("/") != at.own_url]
+        # What is not durable only its writers have: each of them is asked for every file.
+        peers = (
+            await find_peers(at.http, name, urls, rank=at.site.config.rank)
+            if target.durable
+            else Peers(urls)
+        )
 
         def fetch(files: Sequence[FileRecord], incoming: Path) -> int:
             return self._fetch(target, files, incoming, peers)
@@ -120,7 +137,7 @@ class Restorer:
         return done
 
     def _fetch(
-        self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Sequence[str]
+        self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Peers
     ) -> int:
         """In the directory's thread. Raises RestoreError."""
         at, run = self._at, self._at.run

@@ -19,10 +19,18 @@ KEPT = 64
 
 
 class ShipList:
-    """`fence()`: the one held now; `wake()` is called whenever the list says something new."""
+    """`fence()`: the one held now; `wake()` is called whenever the list says something new;
+    `holders(name)`: where files of a save can be had, as known at that moment."""
 
-    def __init__(self, *, fence: Callable[[], int | None], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        fence: Callable[[], int | None],
+        wake: Callable[[], None],
+        holders: Callable[[str], list[str]] = lambda name: [],
+    ) -> None:
         self._fence = fence
+        self._holders = holders
         self._wake = wake
         self.open: dict[str, OpenShip] = {}
         self._opened: dict[str, float] = {}
@@ -52,6 +60,7 @@ class ShipList:
             dropped=list(self._dropped),
             skipped=list(self._skipped),
             ignored=list(self._refused),
+            holders={name: self._holders(name) for name in list(self._durable)[-2:]},
         )
 
     @property

@@ -43,6 +43,18 @@ class Shipping:
     def newest_durable(self) -> str | None:
         return newest_durable(self._ships)
 
+    async def holders(self, name: str) -> list[str]:
+        """Where other sidecars answer that have files of a durable save, by rank 0's word now."""
+        at, url = self._at, self._at.holder_url
+        known = self._holding.list.now() if self._holding is not None else self._ships
+        if url is not None:
+            with contextlib.suppress(ClientError, TimeoutError, OSError, ValidationError):
+                timeout = ClientTimeout(total=10, connect=3)
+                async with at.http.get(url + contract.PATH_SHIPS, timeout=timeout) as answer:
+                    known = Ships.model_validate_json(await answer.read())
+        told = known.holders.get(name) or ([url] if url is not None else [])
+        return [each.rstrip("/") for each in told if each != at.own_url]
+
     @property
     def fence(self) -> int | None:
         """The run's, as this rank knows it."""

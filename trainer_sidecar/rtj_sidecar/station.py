@@ -113,6 +113,12 @@ class Station:
         port = directive.coordinator_port or self.site.port
         return contract.sidecar_url(directive.coordinator, port=port)
 
+    @property
+    def own_url(self) -> str | None:
+        """Where this sidecar answers its peers."""
+        address = self.site.address
+        return contract.sidecar_url(address, port=self.site.port) if address else None
+
     async def on_disk(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call on the checkpoint directory, after those before it."""
         loop = asyncio.get_running_loop()

@@ -52,6 +52,7 @@ class Telling:
             pinned=at.reporter.current.shares,
             parts=[r.name for r in records if r.part_done and r.name],
             final=at.settled,
+            url=at.own_url,
             open_paths=sorted(at.supervisor.open_for_writing) if shared and at.supervisor else None,
         )
 

@@ -49,6 +49,11 @@ class Uploading:
             if name in ships.dropped or name in ships.durable:
                 cancel.set()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether files are on their way to the store."""
+        return self._current is not None
+
     def stop(self) -> None:
         """Nothing more is sent: the agent ends."""
         self._is_closing = True

@@ -92,3 +92,34 @@ def test_an_older_save_still_waited_for_is_skipped_when_a_newer_is_named() -> No
 def test_saves_of_two_attempts_are_never_one() -> None:
     found = groups([heard(0, 40, arrival=1), heard(1, 40, arrival=2, attempt=2)])
     assert [sorted(group.by_rank) for group in found] == [[0], [1]]
+
+
+def test_what_finished_behind_a_slow_line_waits_for_it() -> None:
+    """It would reach that line only after the save before, and a newer one may come meanwhile."""
+    later = [heard(0, 20, arrival=2, at=5.0), heard(0, 30, arrival=3, at=6.0)]
+    waiting = name(later, open_ships=1, lagging_since=4.0, now=9.0)
+    assert waiting.name is None  # type: ignore[attr-defined]
+    found = name(later, open_ships=1, lagging_since=None, now=9.0)
+    assert found.name.lead.facts.step == 30  # type: ignore[attr-defined]
+
+
+def test_two_that_finished_together_go_together() -> None:
+    both = [heard(0, 20, arrival=2, at=4.0)]
+    assert name(both, open_ships=1, lagging_since=4.0).name is not None  # type: ignore[attr-defined]
+    half = [heard(0, 20, arrival=2, at=4.0), heard(1, 20, arrival=3, at=5.0)]
+    assert name(half, open_ships=1, lagging_since=4.5).name is None  # type: ignore[attr-defined]
+
+
+def test_the_last_saves_of_a_trainer_wait_for_nobody() -> None:
+    last = [heard(0, 20, arrival=2, at=5.0)]
+    found = name(last, open_ships=1, lagging_since=4.0, final=True)
+    assert found.name is not None  # type: ignore[attr-defined]
+
+
+def test_weights_alone_do_not_push_aside_what_can_be_resumed_from() -> None:
+    three = [heard(0, step, arrival=step) for step in (5, 10, 15)]
+    facts = three[2].save.facts.model_copy(update={"full_state": False})
+    three[2] = Heard(0, three[2].save.model_copy(update={"facts": facts}), 15, 0.0)
+    found = name(three)
+    assert found.name.lead.facts.step == 10  # type: ignore[attr-defined]
+    assert [g.lead.facts.step for g in found.skipped] == [5]  # type: ignore[attr-defined]

@@ -8,13 +8,8 @@ is whole. A peer's wrong bytes condemn only the peer; the store's condemn the sa
 from __future__ import annotations
 
 import errno
-import hashlib
-import http.client
 import os
 import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rtj_api.contract import PATH_SAVES
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord
 from rtj_sidecar.runs.verify import Finding, corrupt, missing
 from rtj_sidecar.stores.base import (
@@ -36,10 +31,9 @@ from rtj_sidecar.stores.base import (
     check_cancel,
     clean_key,
 )
-from rtj_sidecar.stores.local import BLOCK, fsync_directory, hash_file
+from rtj_sidecar.stores.local import fsync_directory, hash_file
 
 _FILES_AT_ONCE = 4
-_PEER_TIMEOUT_S = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -79,21 +73,22 @@ def fetch(
     files: Sequence[FileRecord],
     dest: Path,
     *,
-    peers: Sequence[str] = (),
+    peers: Sequence[str] | Peers = (),
     from_store: bool = True,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> Fetched | FetchFailed:
-    """Bring `files` below `dest`. `peers`: `http://ip:port`, tried in order before the store.
+    """Bring `files` below `dest`. `peers`: `http://ip:port`, asked before the store.
 
     Raises StoreProblem where the store cannot be asked, Cancelled.
     """
     stop = threading.Event()
+    others = peers if isinstance(peers, Peers) else Peers(peers)
 
     def one(file: FileRecord) -> tuple[str, int]:
         check_cancel(stop)
         try:
-            return _fetch_one(context, name, file, dest, peers, from_store, progress, cancel)
+            return _fetch_one(context, name, file, dest, others, from_store, progress, cancel)
         except BaseException:
             stop.set()
             raise
@@ -128,7 +123,7 @@ def _fetch_one(
     name: str,
     file: FileRecord,
     dest: Path,
-    peers: Sequence[str],
+    peers: Peers,
     from_store: bool,
     progress: Progress | None,
     cancel: threading.Event | None,
@@ -145,7 +140,10 @@ def _fetch_one(
     temporary = target.parent / f".rtj-{uuid.uuid4().hex}"
     try:
         source = "store"
-        if any(_from_peer(peer, name, file, temporary, progress, cancel) for peer in peers):
+        given = peers.give(
+            name, file, temporary, has_other=from_store, progress=progress, cancel=cancel
+        )
+        if given:
             source = "peer"
         elif from_store:
             _from_store(context, file, temporary, progress, cancel)
@@ -188,47 +186,6 @@ def _from_store(
     else:
         return
     raise _Failed(FetchFailed(finding.reason, finding.message, finding))
-
-
-def _from_peer(
-    peer: str,
-    name: str,
-    file: FileRecord,
-    path: Path,
-    progress: Progress | None,
-    cancel: threading.Event | None,
-) -> bool:
-    """True where the peer gave exactly the expected bytes. A slow or broken peer is no error."""
-    url = f"{peer}{PATH_SAVES}/{name}/files/{urllib.parse.quote(file.path)}"
-    digest, count = hashlib.sha256(), 0
-    try:
-        # The pod network, never a proxy of the environment.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        answer = opener.open(url, timeout=_PEER_TIMEOUT_S)
-    except (OSError, http.client.HTTPException, ValueError):
-        return False
-    with answer, path.open("wb") as out:
-        while count <= file.size:
-            check_cancel(cancel)
-            try:
-                block = answer.read(BLOCK)
-            except (OSError, http.client.HTTPException):
-                break
-            if not block:
-                break
-            digest.update(block)
-            count += len(block)
-            out.write(block)
-            if progress:
-                progress(len(block))
-        if (count, digest.hexdigest()) == (file.size, file.sha256):
-            out.flush()
-            os.fsync(out.fileno())
-            return True
-    if progress:
-        progress(-count)
-    path.unlink(missing_ok=True)
-    return False
 
 
 def _disk(error: OSError, dest: Path) -> FetchFailed:

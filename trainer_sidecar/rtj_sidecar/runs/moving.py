@@ -18,6 +18,7 @@ from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.outputs import put_outputs
+from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord, OutputsRecord, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.reuse import Earlier
 from rtj_sidecar.runs.ships import read_part
@@ -74,7 +75,7 @@ class Moving:
         dest: Path,
         *,
         files: Sequence[FileRecord] | None = None,
-        peers: Sequence[str] = (),
+        peers: Sequence[str] | Peers = (),
         from_store: bool = True,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
