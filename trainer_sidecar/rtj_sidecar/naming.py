@@ -108,8 +108,8 @@ def next_naming(
     `usual`: ranks that wrote the last save; without any knowledge all ranks are waited for.
     `final`: nothing more will be heard (trainers ended, all ranks told), so nobody is waited for.
     `lagging_since`: since when (monotonic) a named save waits for some rank's part, None where
-    none does. What the last rank told after that waits too: that rank's line would come to it only later,
-    and by then a newer save may have finished.
+    none does. What the last rank told after that waits too: that rank's line would come to it
+    only later, and by then a newer save may have finished.
     """
     waiting = groups(heard)
     if not waiting:
