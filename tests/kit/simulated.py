@@ -22,12 +22,11 @@ from rtj_operator.core.observed import (
 )
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
 
-from kit import simulated_laws, simulated_views
+from kit import simulated_laws, simulated_nodes, simulated_training, simulated_views
 from kit.simulated_laws import LawBroken
-from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Pod, Save
+from kit.simulated_nodes import TICK
+from kit.simulated_pod import Pod, Save
 from kit.simulated_store_mode import Agreement
-
-TICK = 0.25
 
 
 class Conflict(Exception):
@@ -203,132 +202,18 @@ class World:
         for node in self.nodes.values():
             if node.linked and self.now - node.lease_at >= 10:
                 node.lease_at = self.now
-        self._schedule()
+        simulated_nodes.schedule(self)
         before = {p.uid: (p.sequence, p.boot) for p in self.pods.values()}
         for pod in [*self.pods.values(), *self.ghosts]:
             node = self.nodes.get(pod.node or "")
             if node is not None and node.alive and node.exists:
-                self._kubelet(pod)
-        self._train()
+                simulated_nodes.kubelet(self, pod)
+        simulated_training.train(self)
         for pod in self.pods.values():
             self._listen(pod)
             if before.get(pod.uid) != (pod.sequence, pod.boot):
                 self.hint = True
-        self._collect()
-
-    def _schedule(self) -> None:
-        used: dict[str, int] = {}
-        for pod in self.pods.values():
-            if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
-                used[pod.node] = used.get(pod.node, 0) + 1
-        for pod in sorted(self.pods.values(), key=lambda p: p.name):
-            if pod.node is not None or self.now < pod.created_at + 0.25:
-                continue
-            for node in self.nodes.values():
-                if node.name in pod.avoid_nodes:
-                    continue
-                ready = node.linked or (
-                    node.exists and self.now - (node.silent_since or self.now) < 40
-                )
-                if ready and used.get(node.name, 0) < node.gpus:
-                    pod.node, pod.scheduled_at = node.name, self.now
-                    pod.unschedulable_since = None
-                    used[node.name] = used.get(node.name, 0) + 1
-                    self.touch(pod)
-                    break
-            else:
-                if pod.unschedulable_since is None:
-                    pod.unschedulable_since = self.now
-                    self.touch(pod)
-
-    def _kubelet(self, pod: Pod) -> None:
-        node = self.nodes[pod.node or ""]
-        if pod in self.ghosts and node.linked:
-            # The kubelet learns that the pod is gone, and needs a moment to end it.
-            pod.zombie_since = self.now if pod.zombie_since is None else pod.zombie_since
-            if self.now >= pod.zombie_since + 3:
-                if pod.trainer is not None:
-                    pod.trainer.end(now=self.now, code=-9, asked=True)
-                self.ghosts.remove(pod)
-                return
-        starting = pod.phase == "Pending" and pod.deleting_since is None and node.linked
-        if starting and pod.image_pullable and self.now >= (pod.scheduled_at or 0) + 0.5:
-            pod.phase, pod.running_since = "Running", self.now
-            pod.ip = f"198.18.{pod.rank}.{pod.made_in % 250 + 1}"
-            self.touch(pod)
-        if pod.phase == "Running":
-            pod.tick(self)
-        if pod.deleting_since is not None and node.linked and pod in self.pods.values():
-            if pod.trainer is not None and pod.trainer.state == TrainerState.RUNNING:
-                if self.now >= pod.deleting_since + 0.5:
-                    pod.trainer.end(now=self.now, code=-15, asked=True)
-                    pod.change()
-                return
-            is_drained = not pod.pending or self.now >= (pod.deadline or 0)
-            if is_drained and self.now >= pod.deleting_since + 1.0:
-                del self.pods[pod.name]
-                self.hint = True
-
-    def _train(self) -> None:
-        """A gang steps together: a missing rank stops all others in a collective."""
-        groups: dict[int, list[Pod]] = {}
-        for pod in [*self.pods.values(), *self.ghosts]:
-            if pod.trainer is not None and pod.phase == "Running":
-                groups.setdefault(pod.trainer.attempt, []).append(pod)
-        for pods in groups.values():
-            running = [
-                p
-                for p in pods
-                if p.trainer is not None
-                and p.trainer.state == TrainerState.RUNNING
-                and p.container_down_until is None
-                and self.nodes[p.node or ""].alive
-            ]
-            whole = len({p.rank for p in running}) == self.spec.replicas
-            if whole and all(self.nodes[p.node or ""].linked for p in running):
-                self._step(running)
-                continue
-            first = min(
-                (p.trainer.ended_at for p in pods if p.trainer and p.trainer.ended_at), default=None
-            )
-            failed = any(p.trainer and p.trainer.exit_code not in (None, 0) for p in pods)
-            if first is None or not failed or self.victims_exit_after is None:
-                continue
-            for pod in running:
-                if pod.trainer is not None and self.now >= first + self.victims_exit_after:
-                    pod.trainer.end(now=self.now, code=-6)
-                    pod.change()
-
-    def _step(self, running: list[Pod]) -> None:
-        for pod in running:
-            trainer = pod.trainer
-            assert trainer is not None
-            if trainer.next_step_at is None:
-                trainer.next_step_at = self.now + STEP_SECONDS
-            if self.now < trainer.next_step_at:
-                continue
-            trainer.next_step_at = self.now + STEP_SECONDS
-            trainer.step += 1
-            trainer.updated_at = self.now
-            trainer.first_step_at = trainer.first_step_at or self.now
-            pod.change()
-            done = trainer.step >= self.total_steps
-            if trainer.step % self.save_every == 0 or done:
-                self._save(pod, trainer.step)
-            if done:
-                trainer.end(now=self.now, code=0)
-
-    def _save(self, pod: Pod, step: int) -> None:
-        attempt = pod.trainer.attempt if pod.trainer is not None else 0
-        everywhere = [*self.pods.values(), *self.ghosts]
-        zeros = [p for p in everywhere if p.rank == 0 and p.trainer is not None]
-        zero = next((p for p in zeros if p.trainer and p.trainer.attempt == attempt), None)
-        fence = zero.fence if zero is not None and zero.fence is not None else 0
-        name = f"f{fence:08d}-n{step:08d}-s{step:08d}"
-        pod.pinned = [name, *[n for n in pod.pinned if n != name]][:4]
-        if pod.rank == 0:
-            save = Save(name, step, self.now, self.now + UPLOAD_SECONDS, fence=fence)
-            pod.pending.append(save)
+        simulated_nodes.collect(self)
 
     def roll_forward(self) -> None:
         """A save that every living pod has pinned survives its holder: its parts are complete."""
@@ -367,25 +252,6 @@ class World:
         if is_new and self.now >= (pod.last_contact or 0) + 5:
             pod.lost_at = self.now
             self.hint = True
-
-    def _collect(self) -> None:
-        """The node controller and the pod garbage collector."""
-        for node in self.nodes.values():
-            silent = node.silent_since
-            if silent is not None and abs(self.now - silent - 40) < TICK:
-                self.hint = True
-        for pod in list(self.pods.values()):
-            node = self.nodes.get(pod.node or "")
-            is_ending = pod.deleting_since is not None
-            is_over = pod.phase in ("Succeeded", "Failed")
-            is_orphan = node is not None and not node.exists
-            if is_orphan or (is_ending and (node is None or is_over)):
-                del self.pods[pod.name]
-                self.hint = True
-                continue
-            silent_since = node.silent_since if node is not None else None
-            if silent_since is not None and not is_ending and self.now >= silent_since + 340:
-                self.delete_pod(pod.name, disruption="DeletionByTaintManager")
 
     def is_linked(self, pod: Pod) -> bool:
         node = self.nodes.get(pod.node or "")
