@@ -1,0 +1,77 @@
+"""What the simulated trainers do together: step, save, and wait for the one that is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtj_api.wire import TrainerState
+
+from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Save
+
+if TYPE_CHECKING:
+    from kit.simulated import World
+    from kit.simulated_pod import Pod
+
+
+def train(world: World) -> None:
+    """A gang steps together: a missing rank stops all others in a collective."""
+    groups: dict[int, list[Pod]] = {}
+    for pod in [*world.pods.values(), *world.ghosts]:
+        if pod.trainer is not None and pod.phase == "Running":
+            groups.setdefault(pod.trainer.attempt, []).append(pod)
+    for pods in groups.values():
+        running = [
+            p
+            for p in pods
+            if p.trainer is not None
+            and p.trainer.state == TrainerState.RUNNING
+            and p.container_down_until is None
+            and world.nodes[p.node or ""].alive
+        ]
+        whole = len({p.rank for p in running}) == world.spec.replicas
+        if whole and all(world.nodes[p.node or ""].linked for p in running):
+            _step(world, running)
+            continue
+        first = min(
+            (p.trainer.ended_at for p in pods if p.trainer and p.trainer.ended_at), default=None
+        )
+        failed = any(p.trainer and p.trainer.exit_code not in (None, 0) for p in pods)
+        if first is None or not failed or world.victims_exit_after is None:
+            continue
+        for pod in running:
+            if pod.trainer is not None and world.now >= first + world.victims_exit_after:
+                pod.trainer.end(now=world.now, code=-6)
+                pod.change()
+
+
+def _step(world: World, running: list[Pod]) -> None:
+    for pod in running:
+        trainer = pod.trainer
+        assert trainer is not None
+        if trainer.next_step_at is None:
+            trainer.next_step_at = world.now + STEP_SECONDS
+        if world.now < trainer.next_step_at:
+            continue
+        trainer.next_step_at = world.now + STEP_SECONDS
+        trainer.step += 1
+        trainer.updated_at = world.now
+        trainer.first_step_at = trainer.first_step_at or world.now
+        pod.change()
+        done = trainer.step >= world.total_steps
+        if trainer.step % world.save_every == 0 or done:
+            _save(world, pod, trainer.step)
+        if done:
+            trainer.end(now=world.now, code=0)
+
+
+def _save(world: World, pod: Pod, step: int) -> None:
+    attempt = pod.trainer.attempt if pod.trainer is not None else 0
+    everywhere = [*world.pods.values(), *world.ghosts]
+    zeros = [p for p in everywhere if p.rank == 0 and p.trainer is not None]
+    zero = next((p for p in zeros if p.trainer and p.trainer.attempt == attempt), None)
+    fence = zero.fence if zero is not None and zero.fence is not None else 0
+    name = f"f{fence:08d}-n{step:08d}-s{step:08d}"
+    pod.pinned = [name, *[n for n in pod.pinned if n != name]][:4]
+    if pod.rank == 0:
+        save = Save(name, step, world.now, world.now + UPLOAD_SECONDS, fence=fence)
+        pod.pending.append(save)
