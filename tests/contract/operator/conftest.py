@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from kit.apiserver import NoCluster, server_with
 from kit.kube import Kube
+from kit.on_server import client_of, namespace_in, server_of_this_tree
 from kit.operator_process import OperatorProcess
-from rtj_api import crdgen
-from rtj_operator.shell.cluster import KubeCluster, load_configuration
+from rtj_operator.shell.cluster import KubeCluster
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Kube]:
-    try:
-        with server_with(crdgen.crd(), name="rtj-operator") as kube:
-            yield kube
-    except NoCluster as missing:
-        if os.environ.get("CI"):
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+    with server_of_this_tree(name="rtj-operator") as kube:
+        yield kube
 
 
 @pytest.fixture
 def space(server: Kube) -> Iterator[Kube]:
-    name = f"op-{uuid.uuid4().hex[:6]}"
-    yield server.make_namespace(name)
-    server.drop_namespace(name)
+    with namespace_in(server, prefix="op") as space:
+        yield space
 
 
 @pytest.fixture
 async def cluster(server: Kube) -> AsyncIterator[KubeCluster]:
-    configuration = await load_configuration(kubeconfig=server.kubeconfig)
-    made = KubeCluster(configuration, user_agent="contract-test")
-    yield made
-    await made.close()
+    async with client_of(server, user_agent="contract-test") as made:
+        yield made
 
 
 @pytest.fixture
