@@ -29,6 +29,14 @@ def arguments_of(command, extra, env):
     ]
 
 
+def environment_of(go, errors):
+    """This container's, with what the go adds. `errors`: where torchelastic writes its own."""
+    env = dict(os.environ)
+    env.setdefault("TORCHELASTIC_ERROR_FILE", errors)
+    env.update({str(name): str(value) for name, value in (go.get("env") or {}).items()})
+    return env
+
+
 def launch(arguments, env, log):
     """(PID, the threads that pump its output). Raises OSError, ValueError."""
     pipes = [os.pipe(), os.pipe()]
@@ -49,6 +57,12 @@ def launch(arguments, env, log):
         thread.start()
         pumps.append(thread)
     return child.pid, pumps
+
+
+def end_of(status):
+    """How a process ended, by its wait status: the exit code is negative for a signal."""
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    return {"exitCode": -number if number else os.WEXITSTATUS(status), "signal": number}
 
 
 def exit_code_of(error):

@@ -10,20 +10,26 @@ import os
 import signal
 import sys
 import time
-import uuid
 
 from .departure import Departure
 from .files import Mailbox, read_json, write_text, write_whole
 from .journal import Journal, end_leftover, view_of_lost
-from .launch import arguments_of, exit_code_of, launch, launch_hook
+from .launch import arguments_of, end_of, environment_of, exit_code_of, launch, launch_hook
 from .memory import memory_limit, oom_kills
 from .output import Log, error_file, error_message, forget_errors, log_lines
-from .processes import adopt_orphans, container_members, descendants, kill, process, processes
+from .processes import (
+    about_us,
+    adopt_orphans,
+    container_members,
+    descendants,
+    kill,
+    process,
+    processes,
+)
 from .signals import NO_WISH, Signals, signal_trainer
 from .trial import Trials
 from .writers import WRITERS_SECONDS, Writers
 
-VERSION = 1
 TICK_SECONDS = 0.015
 IDLE_WRITE_SECONDS = 5.0
 DEFAULT_GRACE_SECONDS = 30.0
@@ -37,7 +43,7 @@ class Supervisor:
         self.run_dir = run
         self.signals = Signals()
         self.log = Log(self.at("trainer.log"))
-        self.boot = uuid.uuid4().hex
+        self.about = about_us()
         self.sequence = 0
         self.dirty = True
         self.written = 0.0
@@ -253,10 +259,7 @@ class Supervisor:
         self.dirty = True
 
     def spawn(self, go, record):
-        wanted = {str(name): str(value) for name, value in (go.get("env") or {}).items()}
-        env = dict(os.environ)
-        env.setdefault("TORCHELASTIC_ERROR_FILE", error_file(self.run_dir, record["attempt"]))
-        env.update(wanted)
+        env = environment_of(go, errors=error_file(self.run_dir, record["attempt"]))
         arguments = arguments_of(self.command, go.get("extraArgs") or [], env)
         try:
             self.pid, self.pumps = launch(arguments, env, self.log)
@@ -292,13 +295,7 @@ class Supervisor:
     def ended(self, status):
         self.pid = None
         self.kill_at = None
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        self.view.update(
-            state="exited",
-            endedAt=time.time(),
-            exitCode=-number if number else os.WEXITSTATUS(status),
-            signal=number,
-        )
+        self.view.update(end_of(status), state="exited", endedAt=time.time())
         # As when a container's first process ends: what it started ends with it.
         self.clear(0.01, everything=False)
         # Usually under a millisecond; longer only where something else holds the pipe open.
@@ -343,13 +340,8 @@ class Supervisor:
         now = time.time()
         self.sequence += 1
         state = {
-            "version": VERSION,
-            "bootID": self.boot,
+            **self.about,
             "sequence": self.sequence,
-            "pid": os.getpid(),
-            "uid": os.getuid(),
-            "gid": os.getgid(),
-            "python": "{}.{}.{}".format(*sys.version_info[:3]),
             "termReceivedAt": self.term_at,
             "stoppedAttempt": self.stopped,
             "lingering": self.lingering,

@@ -8,7 +8,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import sys
+import uuid
 
+VERSION = 1  # of what is written to supervisor.json
 LAUNCHER = "supervise.py"
 SHIM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervise")
 RUNTIMES = ("runc", "crun", "youki")  # on the way into the container, before the exec
@@ -151,3 +154,15 @@ def open_for_writing(root, pids):
             except (OSError, ValueError, IndexError):
                 continue
     return sorted(found)
+
+
+def about_us():
+    """What the sidecar has to know of this process; `bootID` tells it from one before."""
+    return {
+        "version": VERSION,
+        "bootID": uuid.uuid4().hex,
+        "pid": os.getpid(),
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+        "python": "{}.{}.{}".format(*sys.version_info[:3]),
+    }
