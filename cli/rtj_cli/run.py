@@ -253,7 +253,8 @@ class LocalRun:
             )
         )
         problem = report.problem
-        if problem is not None and problem.reason == Reason.PROBE_FAILED and problem.retrying:
+        refused = (Reason.PROBE_FAILED, Reason.REQUIRED_KEY_MISSING)
+        if problem is not None and problem.reason in refused and problem.retrying:
             if resume.asked is not None:
                 raise Ended(HELD, f"{problem.reason}: {problem.message}")  # nothing else instead
             self.say(f"{problem.reason}: {problem.message}")

@@ -39,6 +39,8 @@ class Entry(Wire):
     probe_digest: str | None = None  # which probe the next two speak of
     probe_passed: str | None = None  # the save it passed on last, in this very container
     probe_failed: dict[str, FailedProbe] = Field(default_factory=dict)  # by save, not marked yet
+    lacking: dict[str, str] = Field(default_factory=dict)  # by save: which required key it lacks
+    lacking_of: list[str] = Field(default_factory=list)  # the keys that were required then
     outputs_attempt: int = 0  # the attempt whose outputs are in the store
     verdicts: list[Verdict] = Field(default_factory=list)
 

@@ -30,6 +30,7 @@ from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.prefetching import Prefetching
+from rtj_sidecar.restored_keys import check_keys
 from rtj_sidecar.restoring import Restored, Target, restore, set_all_aside
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.fence import Done
@@ -81,6 +82,7 @@ class Restorer:
         if done.quarantined:
             log.info("quarantined %s", ", ".join(done.quarantined))
         self._tell_kept(done, directive)
+        await check_keys(at, resume, done.path)
         await self._trials.check(directive, resume, done.path)
         await self._set_parent(directive, resume)
         at.journal.note(

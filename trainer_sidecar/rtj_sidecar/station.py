@@ -164,12 +164,20 @@ class Station:
         self.reporter.set(candidates=self.tried(self.candidates)[:CANDIDATES_TOLD])
 
     def tried(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates with what their probe said in this attempt or those just before."""
-        failed = self.journal.entry.probe_failed
-        return [
-            c.model_copy(update={"failed_probe": failed[c.name]}) if c.name in failed else c
-            for c in candidates
-        ]
+        """The candidates with what was found of them, once restored, in this attempt or those just
+        before: a probe that failed, a required key that is not there."""
+        entry = self.journal.entry
+        failed = entry.probe_failed
+        is_same = entry.lacking_of == self.site.config.required_keys
+        lacking = entry.lacking if is_same else {}
+        more = {
+            **{name: {"failed_probe": said} for name, said in failed.items()},
+            **{
+                name: {"invalid": str(Reason.REQUIRED_KEY_MISSING), "invalid_message": why}
+                for name, why in lacking.items()
+            },
+        }
+        return [c.model_copy(update=more[c.name]) if c.name in more else c for c in candidates]
 
     def tell_pins(self) -> None:
         """Names that this pod could restore without fetching a byte, and those of which it has

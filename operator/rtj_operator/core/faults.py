@@ -31,6 +31,7 @@ CHARGES: dict[Reason, Charge] = {
     Reason.PREPARE_FAILED: Charge.CHECKPOINT,
     Reason.RESTORE_FAILED: Charge.CHECKPOINT,
     Reason.PROBE_FAILED: Charge.CHECKPOINT,
+    Reason.REQUIRED_KEY_MISSING: Charge.CHECKPOINT,
     Reason.PROBE_NOT_RUN: Charge.CHECKPOINT,
     Reason.CHECKPOINT_IGNORED: Charge.USER,
     Reason.EARLY_EXIT: Charge.USER,

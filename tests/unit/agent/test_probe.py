@@ -266,3 +266,26 @@ def test_a_sidecar_that_dies_meanwhile_hears_the_same_answer(
     report = pod.until(lambda r: r.phase in (SidecarPhase.RESTORED, SidecarPhase.FAILED))
     assert report.phase is SidecarPhase.RESTORED, report.problem
     assert runs(tmp_path) == ["40"]
+
+
+def test_a_save_made_before_a_key_was_required_is_looked_into_once_restored(
+    pods: list[PodLike], saved: list[str], tmp_path: Path
+) -> None:
+    newest, older, *_ = saved
+    pod = again(pods, tmp_path, required_keys=["model", "dataloader"])
+    wish = probe(tmp_path, "")
+    failed = tried(pod, 2, wish)
+    assert isinstance(failed, Report)
+    assert failed.problem is not None
+    assert (failed.problem.reason, failed.problem.retrying) == ("RequiredKeyMissing", True)
+    for words in (newest, "'dataloader'", ".pt"):
+        assert words in failed.problem.message
+    assert of(failed, newest).invalid == Reason.REQUIRED_KEY_MISSING
+    failed = tried(pod, 3, wish)
+    assert isinstance(failed, Report)
+    assert of(failed, older).invalid == Reason.REQUIRED_KEY_MISSING
+    held = tried(pod, 4, wish)
+    assert isinstance(held, NoChoice)
+    assert held.reason == Reason.NO_VALID_CHECKPOINT
+    assert "'dataloader'" in held.message
+    assert marks(tmp_path) == []
