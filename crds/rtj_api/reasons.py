@@ -47,6 +47,7 @@ class Reason(StrEnum):
     NOT_SUSPENDED = "NotSuspended"
     STARTED_FROM_SCRATCH = "StartedFromScratch"
     RESUMED = "Resumed"
+    RESUMED_LOSS_OUTSIDE = "ResumedLossOutside"
     RESUMED_PARTIALLY = "ResumedPartially"
     NOT_COMPLETE = "NotComplete"
     NOT_FAILED = "NotFailed"

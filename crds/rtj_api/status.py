@@ -213,6 +213,15 @@ class Progress(StatusModel):
     at: Time | None = None
 
 
+class ResumeLoss(StatusModel):
+    """The first losses after the last resume, against those recorded with the save."""
+
+    state: str = Field(description="Within, Outside, or Unknown where the save records none.")
+    expected: float | None = None
+    noise: float | None = Field(None, description="A standard deviation.")
+    seen: float | None = Field(None, description="Absent: not a finite number.")
+
+
 class CheckpointStatus(StatusModel):
     last_saved_step: int | None = None
     last_saved_time: Time | None = None
@@ -231,6 +240,7 @@ class CheckpointStatus(StatusModel):
         max_length=16,
     )
     resume_message: Message | None = Field(None, description="What is missing or differs.")
+    resume_loss: ResumeLoss | None = None
     last_verdict_time: Time | None = Field(
         None, description="Bad saves found up to then have been told of in events."
     )

@@ -456,6 +456,22 @@ class TrialReport(Wire):
     limit_seconds: float
 
 
+class LossState(StrEnum):
+    WITHIN = "Within"
+    OUTSIDE = "Outside"
+    UNKNOWN = "Unknown"  # the save records no loss
+
+
+class LossCheck(Wire):
+    """The first losses after a resume, against the band that the save records."""
+
+    state: LossState
+    expected: float | None = None
+    noise: float | None = None  # a standard deviation
+    seen: float | None = None  # None: not a finite number
+    samples: int = 0
+
+
 class DirectoryFence(Wire):
     """What the sidecar that touches a fenced directory has written there for an attempt."""
 
@@ -500,6 +516,7 @@ class Report(Wire):
     pinned: list[str] = Field(default_factory=list)  # saves whole and pinned here, own or mirror
     shares: list[str] = Field(default_factory=list)  # saves whose own files of this rank are pinned
     progress: ProgressView = Field(default_factory=ProgressView)
+    loss_check: LossCheck | None = None  # of this attempt, once it is known
     checkpoint: CheckpointView = Field(default_factory=CheckpointView)
     mirror: MirrorView | None = None
     verdicts: list[Verdict] = Field(default_factory=list)

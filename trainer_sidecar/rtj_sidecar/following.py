@@ -11,7 +11,8 @@ import time
 from rtj_api import contract
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.station import Station
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.trainer.losses import check
 from rtj_sidecar.trainer.progress import read_line, read_progress_line
 
 
@@ -28,8 +29,11 @@ async def follow_progress(at: Station) -> None:
         if follower is not at.log_lines:
             continue
         now, progress, unread = time.time(), at.progress, False
+        losses = at.losses
         for line in lines:
-            progress = progress.with_log(read_line(line), now=now)
+            said = read_line(line)
+            progress = progress.with_log(said, now=now)
+            losses = losses.with_log(said.loss)
         for line in told:
             sign = read_progress_line(line)
             if sign is None:
@@ -42,7 +46,23 @@ async def follow_progress(at: Station) -> None:
                 )
             else:
                 progress = progress.with_file(sign, now=now)
+                losses = losses.with_file(sign.loss)
         if told and not unread:
             at.reporter.heal("progress")
-        at.progress = progress
+        at.progress, at.losses = progress, losses
+        _compare(at)
         at.reporter.set(progress=progress.view())
+
+
+def _compare(at: Station) -> None:
+    """The first losses after a resume, once: what comes later is the new attempt's own affair."""
+    entry = at.journal.entry
+    if entry.resume is None or entry.resume.scratch or not at.is_after_go:
+        return
+    if entry.loss_check is None:
+        found = check(entry.loss_band, at.losses.first)
+        if found is None:
+            return
+        at.journal.note(loss_check=found)
+        log.info("losses after the resume: %s", found.dump())
+    at.reporter.set(loss_check=at.journal.entry.loss_check)

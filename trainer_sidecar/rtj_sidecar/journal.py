@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from pydantic import Field, ValidationError
-from rtj_api.wire import Directive, FailedProbe, Resume, Verdict, Wire
+from rtj_api.wire import Directive, FailedProbe, LossCheck, Resume, Verdict, Wire
 
 from rtj_sidecar.runs.records import Parent
 from rtj_sidecar.trainer.supervisor_link import write_whole
@@ -41,6 +41,8 @@ class Entry(Wire):
     probe_failed: dict[str, FailedProbe] = Field(default_factory=dict)  # by save, not marked yet
     lacking: dict[str, str] = Field(default_factory=dict)  # by save: which required key it lacks
     lacking_of: list[str] = Field(default_factory=list)  # the keys that were required then
+    loss_band: dict[str, float] | None = None  # recorded with the save that was restored
+    loss_check: LossCheck | None = None  # of the attempt that began from it
     outputs_attempt: int = 0  # the attempt whose outputs are in the store
     verdicts: list[Verdict] = Field(default_factory=list)
 

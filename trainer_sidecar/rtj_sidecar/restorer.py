@@ -42,6 +42,7 @@ from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.targets import Targets
+from rtj_sidecar.trainer.losses import LOSS_BAND
 from rtj_sidecar.trials import Trials
 
 LIST_SECONDS = 15.0
@@ -127,6 +128,9 @@ class Restorer:
         def fetch(files: Sequence[FileRecord], incoming: Path) -> int:
             return self._fetch(target, files, incoming, peers)
 
+        band = target.facts.facts.get(LOSS_BAND)
+        at.journal.note(loss_band=band if isinstance(band, dict) else None, loss_check=None)
+        at.reporter.set(loss_check=None)
         done = await at.on_disk(
             restore,
             at.directory,

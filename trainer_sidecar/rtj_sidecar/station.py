@@ -36,6 +36,7 @@ from rtj_sidecar.journal import Journal
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.traffic import Traffic
+from rtj_sidecar.trainer.losses import Losses
 from rtj_sidecar.trainer.progress import Follower, Progress
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 
@@ -64,6 +65,7 @@ class Station:
     )
     supervisor: SupervisorState | None = None
     progress: Progress = field(default_factory=Progress)
+    losses: Losses = field(default_factory=Losses)
     candidates: list[Candidate] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     fetching: int = 0  # bytes that this attempt's prepare and restore have fetched so far
@@ -151,6 +153,7 @@ class Station:
     def begin_progress(self, *, back: int = 0) -> None:
         """Forget an older attempt's progress; read the log from here, or `back` bytes before."""
         self.progress = Progress()
+        self.losses = Losses(from_start=not back)
         self.log_lines = Follower(self.link.run / contract.FILE_LOG, from_end=True, back=back)
         self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
         self.reporter.set(progress=self.progress.view())
@@ -158,6 +161,7 @@ class Station:
     def end_progress(self) -> None:
         """What the older attempt's trainer still prints says nothing about this one."""
         self.progress, self.log_lines, self.progress_lines = Progress(), None, None
+        self.losses = Losses()
         self.reporter.set(progress=self.progress.view())
 
     def tell_candidates(self) -> None:

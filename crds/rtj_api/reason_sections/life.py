@@ -64,6 +64,12 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "The attempt starts at step 0, because the run has no save, or because that was allowed.",
         "If the run should have had saves, check checkpoint.runID and checkpoint.store.url.",
     ),
+    Reason.RESUMED_LOSS_OUTSIDE: ReasonText(
+        "The first losses after a resume are not those that were recorded with the save, give or "
+        "take their noise. Nothing is done about it.",
+        "Look at the loss curve around that step: a wrong learning rate, another batch order, or "
+        "a part of the state that was begun anew (resumeMessage).",
+    ),
     Reason.RESUMED_PARTIALLY: ReasonText(
         "The save that is resumed does not hold all of the training's state, or was made by "
         "another number of ranks or another version: status.checkpoint.resumeQuality and "

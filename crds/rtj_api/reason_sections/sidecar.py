@@ -36,6 +36,7 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "A full save lacks a key of checkpoint.validation.requiredKeys. It is kept in the store "
         "and not resumed while that key is required.",
         "Make the trainer save it, or correct requiredKeys: then the save counts again.",
+        Charge.CHECKPOINT,
     ),
     Reason.REQUIRED_KEYS_UNREAD: ReasonText(
         "checkpoint.validation.requiredKeys could not be checked: the save's names cannot be read "

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
-from rtj_api.wire import CheckpointView, Report, Verdict
+from rtj_api.wire import CheckpointView, LossState, Report, Verdict
 
 from rtj_operator.core import budget, steering, writers
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.gang import Gang
+
+_LOUDEST = (LossState.UNKNOWN, LossState.WITHIN, LossState.OUTSIDE)
 
 
 def own_reports(gang: Gang) -> list[Report]:
@@ -74,6 +76,14 @@ def _next_checkpoint(gang: Gang) -> CheckpointStatus:
         update["last_verdict_time"] = math.ceil(verdicts[-1].at * 1e6) / 1e6 + 1e-6
     if reports:
         update["pending_saves"] = max(r.checkpoint.pending_saves for r in reports)
+    losses = [
+        r.loss_check
+        for r in reports
+        if r.loss_check is not None and r.trainer.attempt == gang.attempt
+    ]
+    if losses and gang.status.is_started:
+        worst = max(losses, key=lambda c: _LOUDEST.index(c.state))
+        update["resume_loss"] = {**worst.model_dump(exclude={"samples"}), "state": worst.state}
     return CheckpointStatus.model_validate({**old.model_dump(), **update})
 
 

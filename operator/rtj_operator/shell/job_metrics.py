@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from pydantic import ValidationError
 from rtj_api.rules.quality import Quality
 from rtj_api.status import ConditionType, JobPhase, Status, parse_time
+from rtj_api.wire import LossState
 
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.shell.api import Raw
@@ -124,6 +125,15 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         lambda job: _QUALITY.get(job.status.checkpoint.resume_quality or ""),
     ),
     JobSeries(
+        "training_job_resume_loss_outside",
+        "gauge",
+        "1 where the first losses after the last resume lie outside of the band that its save "
+        "records, 0 where they lie within. Absent while that is not known.",
+        lambda job: _LOSS.get(
+            job.status.checkpoint.resume_loss.state if job.status.checkpoint.resume_loss else ""
+        ),
+    ),
+    JobSeries(
         "training_job_checkpoint_interval_seconds",
         "gauge",
         "Observed time between checkpoints; 0 while unknown.",
@@ -131,6 +141,7 @@ JOB_SERIES: tuple[JobSeries, ...] = (
     ),
 )
 _QUALITY = {Quality.EXACT.value: 2.0, Quality.PARTIAL.value: 1.0, Quality.WEIGHTS_ONLY.value: 0.0}
+_LOSS = {LossState.WITHIN.value: 0.0, LossState.OUTSIDE.value: 1.0}
 PHASE_NAME = "training_job_status_phase"
 PHASE_MEANING = "1 for the job's phase, 0 for every other one."
 REASON_NAME = "training_job_status_reason"
