@@ -60,7 +60,7 @@ def fault(gang: Gang) -> Plan | None:
         if first.rank == 0 and not gang.status.is_started and holds.is_answered(gang):
             return None
         return _hold(gang, first)
-    if _is_probe_for_a_person(gang, first):
+    if _is_refused_for_good(gang, first):
         return _hold(gang, first)
     is_own = first.charge == Charge.USER and gang.status.is_started
     if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):
@@ -85,10 +85,10 @@ def _is_before_any_trainer(gang: Gang, first: Fault) -> bool:
     return resume.through_store and first.order == BY_SIDECAR and not has_trained
 
 
-def _is_probe_for_a_person(gang: Gang, first: Fault) -> bool:
-    """No older save may be tried: this one was asked for by name, or the pods, which choose by
-    themselves, have found that the probe is to blame."""
-    if first.reason != Reason.PROBE_FAILED:
+def _is_refused_for_good(gang: Gang, first: Fault) -> bool:
+    """The restored save was refused, and no older one may be tried: this one was asked for by name,
+    or the pods, which choose by themselves, have found that the probe is to blame."""
+    if first.reason not in (Reason.PROBE_FAILED, Reason.REQUIRED_KEY_MISSING):
         return False
     resume = gang.status.resume
     was_asked = gang.status.is_started and resume is not None and resume.asked is not None

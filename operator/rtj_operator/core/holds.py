@@ -48,6 +48,7 @@ WAITING_FOR_A_PERSON = frozenset(
         Reason.RUN_EXISTS,
         Reason.RESUME_FROM_UNUSABLE,
         Reason.PROBE_FAILED,
+        Reason.REQUIRED_KEY_MISSING,
         *ENDING,
     }
 )
