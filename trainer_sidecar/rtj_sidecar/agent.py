@@ -34,7 +34,7 @@ from rtj_sidecar.journal import Journal
 from rtj_sidecar.leaving import Leaving
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.mirroring import Mirroring
-from rtj_sidecar.opening import expectations, open_run
+from rtj_sidecar.opening import open_run, take_place
 from rtj_sidecar.prefetching import Prefetching
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.selffence import SelfFence
@@ -112,7 +112,7 @@ class Agent:
         self.leaving = Leaving(station, self.looking, self.shipping, self.attempts.ending)
         entry = journal.entry
         if entry.directive is not None:
-            station.directory.expect = expectations(site.config, entry.directive)
+            take_place(station, entry.directive)
             reporter.set(
                 attempt=entry.directive.attempt,
                 seq=entry.directive.seq,

@@ -51,6 +51,7 @@ class Directory:
         self.reader = Reader(path)
         self.layouts = layouts_for(layout=layout, include=include)
         self.expect = expect
+        self.place: str | None = None  # "<rank>/<world size>" of the attempt
         self.sight = Sight(self.reader, self.layouts, depth=depth)
         self.ledger = LocalLedger(path, run_id=run_id)
         self._saves: dict[str, LocalSave] = {}
@@ -123,9 +124,8 @@ class Directory:
 
     def wanted(self, name: str) -> list[FileRecord] | None:
         """What this rank has to restore of a save, as far as it was told."""
-        return next(
-            (s.record.wanted for s in self.named(name) if s.record.wanted is not None), None
-        )
+        told = (s.record for s in self.named(name) if s.record.wanted is not None)
+        return next((r.wanted for r in told if r.wanted_for in (None, self.place)), None)
 
     def has_whole(self, name: str) -> bool:
         """Whether nothing would have to be fetched to restore it."""

@@ -18,7 +18,7 @@ from rtj_api.wire import Directive, Phase, SidecarPhase, SupervisorState, Traine
 from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.directives import DirectiveFile, accept, signed
 from rtj_sidecar.looking import Looking
-from rtj_sidecar.opening import expectations
+from rtj_sidecar.opening import take_place
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storemode import is_given_up
 
@@ -150,7 +150,7 @@ class Hearing:
             return
         at.contact = time.monotonic()
         at.reporter.heal("journal")
-        at.directory.expect = expectations(at.site.config, directive)
+        take_place(at, directive)
         if directive.attempt > at.reporter.current.attempt:
             at.end_progress()
         now = at.reporter.current

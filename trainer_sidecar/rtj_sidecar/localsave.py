@@ -33,6 +33,7 @@ class PinRecord(Wire):
     durable: bool = False
     part_done: bool = False  # this rank's part of it is in the store
     wanted: list[FileRecord] | None = None  # what this rank has to restore of it, once known
+    wanted_for: str | None = None  # "<rank>/<world size>", where that is less than all of it
     over: str | None = None  # why it will never be durable: skipped, dropped, ignored
     mirror: bool = False  # fetched, not written by this rank's trainer
     alone: bool = False  # when it was named, nobody else had files of it, and none is missing

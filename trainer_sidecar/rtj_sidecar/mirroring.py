@@ -20,9 +20,10 @@ from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.localsave import PinRecord
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.mirror_policy import MirrorFacts, Weighed, weigh
+from rtj_sidecar.needing import Needing
 from rtj_sidecar.runs.fetch import Fetched
 from rtj_sidecar.runs.peers import Peers
-from rtj_sidecar.runs.records import FileRecord, SaveFacts
+from rtj_sidecar.runs.records import FileRecord, ManifestRecord, SaveFacts
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.sources import find_peers
 from rtj_sidecar.station import Station, log
@@ -39,6 +40,8 @@ class Mirroring:
         self._at = station
         self._looking = looking
         self._shipping = shipping
+        self._needing = Needing(station)
+        self._weighed = ""  # the newest save that this disk was measured by
         self._not_before = 0.0
         self._bytes_per_second: float | None = None
 
@@ -48,6 +51,7 @@ class Mirroring:
             return
         while True:
             await asyncio.sleep(0.25)
+            self._needing.look(self._shipping.ships)
             if time.monotonic() < self._not_before or not at.is_training:
                 continue
             name = self._shipping.newest_durable
@@ -64,7 +68,7 @@ class Mirroring:
         at = self._at
         never = at.site.config.mirror == "never"
         if at.directory.wanted(name) is None:
-            return never and not at.directory.named(name)
+            return never and not at.directory.named(name) and self._weighed == name
         return never or at.directory.has_whole(name)
 
     async def mirror(self, name: str) -> bool:
@@ -78,9 +82,16 @@ class Mirroring:
             manifest = await asyncio.to_thread(run.manifest, name)
             if not wanted or manifest is None:
                 return False
+            await self._needing.weigh(name, wanted)
+            self._weighed = name
             own = at.directory.named(name)
             for save in own:
-                await at.on_disk(at.directory.update, save, wanted=list(wanted))
+                await at.on_disk(
+                    at.directory.update,
+                    save,
+                    wanted=list(wanted),
+                    wanted_for=self._place(wanted, manifest),
+                )
             missing = self.missing(name, wanted)
             size = sum(file.size for file in missing)
             self._tell(name=name, is_whole=not missing, missing_bytes=size)
@@ -103,7 +114,14 @@ class Mirroring:
                 status=manifest.status,
                 facts=manifest.facts,
             )
-            return await self._fetch(name, missing, peers, wanted=list(wanted), facts=facts)
+            return await self._fetch(
+                name,
+                missing,
+                peers,
+                wanted=list(wanted),
+                wanted_for=self._place(wanted, manifest),
+                facts=facts,
+            )
         except (StoreProblem, Cancelled) as problem:
             log.info("mirror of %s: %s", name, problem)
             return False
@@ -112,6 +130,12 @@ class Mirroring:
             return False
         finally:
             self._tell(name=name, is_fetching=False)
+
+    def _place(self, wanted: Sequence[FileRecord], manifest: ManifestRecord) -> str | None:
+        """Whom a list is for that holds less than everybody gets."""
+        common = sum(file.ranks is None for file in manifest.files)
+        is_less = sum(file.ranks is None for file in wanted) < common
+        return self._at.directory.place if is_less else None
 
     def missing(self, name: str, wanted: Sequence[FileRecord]) -> list[FileRecord]:
         """Of what this rank has to restore, what no pin here holds."""
@@ -160,6 +184,7 @@ class Mirroring:
         peers: Peers,
         *,
         wanted: list[FileRecord],
+        wanted_for: str | None,
         facts: SaveFacts,
     ) -> bool:
         at, run = self._at, self._at.run
@@ -196,6 +221,7 @@ class Mirroring:
             name=name,
             durable=True,
             wanted=wanted,
+            wanted_for=wanted_for,
             mirror=True,
         )
         await at.on_disk(adopt_fetched, at.directory, record, pin=pin)

@@ -15,10 +15,12 @@ from rtj_api.reasons import Reason
 from rtj_api.wire import Directive, SidecarConfig
 
 from rtj_sidecar.checkpoints.layouts import layouts_for
+from rtj_sidecar.checkpoints.needs import Gang
 from rtj_sidecar.checkpoints.types import Expectations, GateResult, PartFiles
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.context import About
 from rtj_sidecar.runs.run import Run
+from rtj_sidecar.station import Station
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.stores.open import kept_in, open_store
 from rtj_sidecar.stores.pace import Pace
@@ -98,6 +100,24 @@ def expectations(config: SidecarConfig, directive: Directive) -> Expectations:
     """How much of a save this directory holds: all of it, or one rank's share."""
     alone = directive.world_size == 1 or config.shared_directory
     return Expectations(world_size=directive.world_size * procs_of(config), whole=alone)
+
+
+def gang_of(config: SidecarConfig, directive: Directive) -> Gang | None:
+    """Who loads what, for certain; None where processes are only guessed, or ranks have moved."""
+    if not config.procs_stated or directive.rank != config.rank or config.shared_directory:
+        return None
+    return Gang(
+        rank=directive.rank, world_size=directive.world_size, procs=config.procs_per_replica
+    )
+
+
+def take_place(station: Station, directive: Directive) -> None:
+    """What this pod's directory and its view of the run have to know of the attempt."""
+    config = station.site.config
+    station.directory.expect = expectations(config, directive)
+    station.directory.place = f"{directive.rank}/{directive.world_size}"
+    if station.run is not None:
+        station.run.gang = gang_of(config, directive)
 
 
 def procs_of(config: SidecarConfig) -> int:

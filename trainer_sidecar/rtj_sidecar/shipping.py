@@ -40,6 +40,11 @@ class Shipping:
         self.uploading = Uploading(station, self.fates)
 
     @property
+    def ships(self) -> Ships:
+        """The holder's list, as heard last."""
+        return self._ships
+
+    @property
     def newest_durable(self) -> str | None:
         return newest_durable(self._ships)
 

@@ -22,6 +22,7 @@ from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Found, Wanted
 
 from rtj_sidecar.checkpoints.layouts import AUTO
+from rtj_sidecar.checkpoints.needs import Gang, needed
 from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs.archive import Archived, NoArchive, archive_next
@@ -111,6 +112,7 @@ class Run:
             about=about or About(),
         )
         self._union_gate = union_gate
+        self.gang: Gang | None = None  # set with each attempt, where it is known for certain
         self._manifests: dict[SaveId, ManifestRecord] = {}
         self.moving = Moving(self._context, wanted=self.wanted)
         self.judging = Judging(self._context, manifest_of=self.manifest, history=self.history)
@@ -336,4 +338,13 @@ class Run:
     def wanted(self, name: str) -> list[FileRecord]:
         """What this rank restores of a committed save; empty where it is not committed."""
         manifest = self.manifest(name)
-        return wanted_by(manifest, self._context.rank) if manifest else []
+        if manifest is None:
+            return []
+        files = wanted_by(manifest, self._context.rank)
+        opened = needed(
+            [file.path for file in files],
+            facts=manifest.facts,
+            was=manifest.world_size,
+            gang=self.gang,
+        )
+        return [file for file in files if file.path in opened]

@@ -32,6 +32,9 @@ _FIELDS: tuple[str, ...] = (
     "param_shapes",
     "optimizer",
 )
+# Who opens which partition on loading: see checkpoints.needs.
+_LOADING = ("ds_config.zero_optimization.stage", "ds_config.zero_optimization.elastic_checkpoint")
+_FIELDS += _LOADING
 _FIELDS += ("lr_scheduler", "data_sampler", "num_experts", "epoch", "loss")
 
 
@@ -124,7 +127,7 @@ def union_gate(parts: Iterable[PartFiles]) -> GateResult | None:
 
 def facts_for_union(tags: Iterable[TagFacts]) -> dict[str, object]:
     """What `union_gate` needs of this rank, for `FoundSave.facts["deepspeed"]`."""
-    wanted = ("dp_world_size", "mp_world_size", "param_shapes", "num_experts")
+    wanted = ("dp_world_size", "mp_world_size", "param_shapes", "num_experts", *_LOADING)
     return {tag.directory: {k: tag.told[k] for k in wanted if k in tag.told} for tag in tags}
 
 
