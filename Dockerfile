@@ -18,11 +18,15 @@ RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-use
  && rm -rf /opt/rtj/packages/bin
 
 FROM pip AS sidecar-packages
-COPY requirements/sidecar.txt /tmp/requirements.txt
+# Which clients beside those of s3:// and file://, which are always in: `cloud` for gs:// and az://
+# (14 MB), `hdfs` for hdfs:// too (it is published as source only), `none`.
+ARG STORES=cloud
+COPY requirements/sidecar.txt requirements/sidecar-stores.txt requirements/sidecar-hdfs.txt /tmp/
 # botocore describes every service there is (most of its size); what a store needs is S3 and the
 # services that turn a workload identity into credentials.
 RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
-      --require-hashes --no-deps --only-binary :all: --target /opt/rtj/packages -r /tmp/requirements.txt \
+      --require-hashes --no-deps --only-binary :all: --no-binary hdfs,docopt --target /opt/rtj/packages \
+      -r "/tmp/$(case "$STORES" in none) echo sidecar ;; hdfs) echo sidecar-hdfs ;; *) echo sidecar-stores ;; esac).txt" \
  && rm -rf /opt/rtj/packages/bin /opt/rtj/packages/boto3/examples \
  && find /opt/rtj/packages/botocore/data /opt/rtj/packages/boto3/data -mindepth 1 -maxdepth 1 -type d \
       ! -name s3 ! -name sts ! -name sso ! -name sso-oidc -exec rm -rf {} +

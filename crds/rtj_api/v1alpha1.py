@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from rtj_api import stores
 from rtj_api import template_schema as schema
 from rtj_api import validations as v
 from rtj_api.api_base import Api, ShortText
@@ -156,15 +157,18 @@ class Store(Api):
 
     url: ShortText = Field(
         description=(
-            "s3://bucket/prefix, or file:///directory for a directory that every pod mounts. Saves "
-            "go below <url>/<runID>. Cannot be changed."
+            f"{stores.URL_FORMS}. Saves go below <url>/<runID>. Cannot be changed. See "
+            "docs/stores.md."
         ),
         json_schema_extra=v.rules(*v.STORE_URL),
     )
     endpoint: ShortText | None = Field(
         None,
         description=(
-            "URL of an S3-compatible server, http://s3.storage:8333. Default: AWS for the region."
+            "URL of the store's server: of one that speaks S3, http://s3.storage:8333 (default: "
+            "AWS for the region); of another gs:// server; of an Azure account, "
+            "https://<account>.blob.core.windows.net; of WebHDFS, http://namenode:9870, several "
+            "with ';' between them."
         ),
         json_schema_extra=v.rules(*v.STORE_ENDPOINT),
     )
@@ -181,9 +185,9 @@ class Store(Api):
     credentials_secret: SecretName | None = Field(
         None,
         description=(
-            "Name of a Secret in the job's namespace with AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN if needed). Only the sidecar gets it. "
-            "Default: workload identity."
+            "Name of a Secret in the job's namespace with, for s3://, AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN if needed); for the others see "
+            "docs/stores.md. Only the sidecar gets it. Default: workload identity."
         ),
     )
     max_upload_bytes_per_second: Quantity | None = Field(

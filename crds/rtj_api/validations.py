@@ -30,6 +30,7 @@ from rtj_api.contract import (
 )
 from rtj_api.rules.steering import FORMS
 from rtj_api.rules.steering import RUN_ID as RUN_ID_PATTERN
+from rtj_api.stores import PLACE_PATTERN, SCHEMES, URL_FORMS
 
 MAX_NAME_AND_RANK: Final = 51
 """Characters of the job's name and its highest rank. A pod's name is also its hostname, which has
@@ -106,15 +107,17 @@ REPLICAS: Final = (
 STORE_URL: Final = (
     Rule(
         "store-scheme",
-        "self.startsWith('s3://') || self.startsWith('file://')",
-        "the store's scheme is unknown: write s3://bucket/prefix, or file:///directory for a "
-        "directory that every pod mounts",
+        f"self.matches('^({'|'.join(scheme.name for scheme in SCHEMES)})://')",
+        f"the store's scheme is unknown: write {URL_FORMS}",
     ),
     Rule(
-        "store-url-s3",
-        r"!self.startsWith('s3://') || self.matches('^s3://[A-Za-z0-9][A-Za-z0-9._-]*(/[^?#]*)?$')",
-        "not a bucket: write s3://bucket or s3://bucket/prefix, without credentials or query; "
-        "credentials go into a Secret named by credentialsSecret, a server into endpoint",
+        "store-url-place",
+        f"self.startsWith('file://') || "
+        f"self.matches('^[a-z0-9]+://{PLACE_PATTERN}(:[0-9]+)?(/[^?#]*)?$')"
+        " && (!self.matches('^[a-z0-9]+://[^/]*:') || self.startsWith('hdfs://'))",
+        "not a place in a store: write s3://bucket or s3://bucket/prefix (gs://bucket, "
+        "az://container, hdfs://namenode alike), without credentials or query; credentials go into "
+        "a Secret named by credentialsSecret, a server into endpoint",
     ),
     Rule(
         "store-url-file",
@@ -132,9 +135,9 @@ STORE_URL: Final = (
 STORE_ENDPOINT: Final = (
     Rule(
         "endpoint",
-        "self.matches('^https?://[^/@?#]+/?$')",
-        "endpoint is the URL of an S3 server, http://host:port or https://host:port, without "
-        "path and without credentials",
+        r"self.matches('^https?://[^/@?#;]+(/[a-z0-9]*)?(;https?://[^/@?#;]+/?)*$')",
+        "endpoint is the URL of the store's server, http://host:port or https://host:port, without "
+        "credentials",
     ),
 )
 
@@ -222,7 +225,8 @@ RESUME_FROM: Final = (
     Rule(
         "resume-from",
         f"self.matches('^{RUN_ID_PATTERN}/?$') || "
-        "self.matches('^s3://[A-Za-z0-9][A-Za-z0-9._-]*/[^?#]+$') || "
+        f"self.matches('^(s3|gs|az)://{PLACE_PATTERN}/[^?#]+$') || "
+        f"self.matches('^hdfs://{PLACE_PATTERN}(:[0-9]+)?/[^?#]+$') || "
         "self.matches('^file:///[^/?#].*$') || self.matches('^/[^/?#][^?#]*$')",
         f"resumeFrom names neither a save nor a run: {FORMS}",
     ),
@@ -288,11 +292,30 @@ REQUIRED_KEYS: Final = (
 
 CHECKPOINT: Final = (
     Rule(
-        "store-s3-fields",
-        "!has(self.store) || self.store.url.startsWith('s3://') || !(has(self.store.endpoint) || "
-        "has(self.store.region) || has(self.store.credentialsSecret) || has(self.store.caBundle))",
-        "endpoint, region, credentialsSecret and caBundle belong to an s3:// store: remove them, "
-        "or write url: s3://bucket/prefix",
+        "store-network-fields",
+        "!has(self.store) || !self.store.url.startsWith('file://') || !(has(self.store.endpoint) "
+        "|| has(self.store.credentialsSecret) || has(self.store.caBundle))",
+        "endpoint, credentialsSecret and caBundle belong to a store that is reached by network: "
+        "remove them, or write url: s3://bucket/prefix",
+    ),
+    Rule(
+        "store-region",
+        "!has(self.store) || !has(self.store.region) || self.store.url.startsWith('s3://')",
+        "region belongs to an s3:// store: remove it",
+    ),
+    Rule(
+        "store-endpoint-path",
+        "!has(self.store) || !has(self.store.endpoint) || self.store.url.startsWith('az://') || "
+        r"!self.store.endpoint.matches('^https?://[^/]+/[a-z0-9]')",
+        "endpoint has a path, which only that of an az:// store may have (the account): write "
+        "http://host:port or https://host:port",
+    ),
+    Rule(
+        "store-endpoint-several",
+        "!has(self.store) || !has(self.store.endpoint) || self.store.url.startsWith('hdfs://') || "
+        "!self.store.endpoint.contains(';')",
+        "endpoint names several servers, which only that of an hdfs:// store may do (its name "
+        "nodes): write one URL",
     ),
     Rule(
         "archive-store",

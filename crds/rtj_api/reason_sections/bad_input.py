@@ -31,7 +31,8 @@ BAD_INPUT: Final[Mapping[Reason, ReasonText]] = {
         "Mount it writable, or choose another path.",
     ),
     Reason.STORE_SCHEME_UNKNOWN: ReasonText(
-        "No driver knows the scheme of checkpoint.store.url.", "Use s3:// or file://."
+        "No driver knows the scheme of checkpoint.store.url, or its client is not in the image.",
+        "Use one of docs/stores.md, and a sidecar's image that has its client.",
     ),
     Reason.NAME_TOO_LONG: ReasonText(
         "The job's name leaves no room in a pod's hostname of 63 characters.",

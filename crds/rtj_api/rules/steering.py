@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote, urlsplit
 
+from rtj_api.stores import SCHEMES
+
 SAVE = r"f[0-9]+-n[0-9]+(-s[0-9]+)?"
 RUN_ID = r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*"
 # A directory or file as the pods see it, written in full.
@@ -25,6 +27,7 @@ FORMS = (
     "manifest.json in either; `rtj inspect` lists the names"
 )
 
+_SCHEMES = {scheme.name for scheme in SCHEMES}
 _SAVE = re.compile(SAVE)
 _PATH = re.compile(PATH)
 _RUN = re.compile(RUN_ID)
@@ -64,7 +67,7 @@ def read_named(value: str) -> Named:
     if _SAVE.fullmatch(text):
         return Named(Whose.THIS, save=text)
     head, _, tail = text.rpartition("/")
-    is_url = urlsplit(text).scheme in ("s3", "file") and "://" in text
+    is_url = urlsplit(text).scheme in _SCHEMES and "://" in text
     if is_url or (_PATH.fullmatch(text) and not _has_dots(text)):
         whose = Whose.PLACE if is_url else Whose.PATH
         named = _SAVE.fullmatch(tail) is not None

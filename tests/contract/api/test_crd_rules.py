@@ -96,14 +96,24 @@ CASES = {
     ),
     "name-dots": Case("write '-' instead", takes=[named("a-b")], refuses=[named("a.b")]),
     "store-scheme": Case(
-        "the store's scheme is unknown: write s3://bucket/prefix, or file:///directory",
-        takes=[store(url="s3://b"), store(url="file:///mnt/store")],
-        refuses=[store(url="gs://b/p"), store(url="bucket/prefix"), store(url="/mnt/store")],
+        "the store's scheme is unknown: write s3://bucket/prefix",
+        takes=[
+            store(url="s3://b"),
+            store(url="file:///mnt/store"),
+            store(url="gs://b/p"),
+            store(url="az://c/p"),
+            store(url="hdfs://namenode/p"),
+        ],
+        refuses=[store(url="abfs://b/p"), store(url="bucket/prefix"), store(url="/mnt/store")],
     ),
-    "store-url-s3": Case(
-        "not a bucket: write s3://bucket or s3://bucket/prefix",
-        takes=[store(url="s3://my.bucket-1/a/b")],
+    "store-url-place": Case(
+        "not a place in a store: write s3://bucket or s3://bucket/prefix",
+        takes=[store(url="s3://my.bucket-1/a/b"), store(url="hdfs://namenode:8020/p")],
         refuses=[
+            store(url="gs://"),
+            store(url="az://key:secret@container/p"),
+            store(url="az://account:1/p"),
+            store(url="hdfs:///p"),
             store(url="s3://"),
             store(url="s3:///prefix"),
             store(url="s3://key:secret@bucket/p"),
@@ -135,12 +145,12 @@ CASES = {
         ],
     ),
     "endpoint": Case(
-        "endpoint is the URL of an S3 server",
+        "endpoint is the URL of the store's server",
         takes=[store(endpoint="http://s3.storage:8333"), store(endpoint="https://[::1]:9000/")],
         refuses=[
             store(endpoint="s3.storage:8333"),
             store(endpoint="http://user:secret@s3.storage"),
-            store(endpoint="http://s3.storage/bucket"),
+            store(endpoint="http://s3.storage/bucket/prefix"),
         ],
     ),
     "ca-bundle-source": Case(
@@ -209,7 +219,7 @@ CASES = {
         ],
         refuses=[
             checkpoint(resumeFrom="//mnt"),
-            checkpoint(resumeFrom="gs://bucket/run"),
+            checkpoint(resumeFrom="ftp://bucket/run"),
             checkpoint(resumeFrom="s3://bucket"),
             checkpoint(resumeFrom="../other"),
         ],
@@ -279,11 +289,34 @@ CASES = {
         takes=[needing("optimizer"), needing("model.head.*", "optim?.state")],
         refuses=[needing("my optimizer"), needing(".model"), needing("a..b"), needing("state[0]")],
     ),
-    "store-s3-fields": Case(
-        "endpoint, region, credentialsSecret and caBundle belong to an s3:// store",
-        takes=[store(region="eu-west-1", credentialsSecret="s3", endpoint="http://h:1")],
+    "store-region": Case(
+        "region belongs to an s3:// store",
+        takes=[store(region="eu-west-1")],
         refuses=[
             store(url="file:///mnt/store", region="eu-west-1"),
+            store(url="gs://b", region="eu-west-1"),
+        ],
+    ),
+    "store-endpoint-path": Case(
+        "endpoint has a path, which only that of an az:// store may have",
+        takes=[
+            store(url="az://c", endpoint="http://azurite:10000/account"),
+            store(endpoint="http://s3.storage/"),
+        ],
+        refuses=[store(endpoint="http://s3.storage/bucket")],
+    ),
+    "store-endpoint-several": Case(
+        "endpoint names several servers, which only that of an hdfs:// store may do",
+        takes=[store(url="hdfs://ha/p", endpoint="http://nn1:9870;http://nn2:9870")],
+        refuses=[store(endpoint="http://a:1;http://b:1")],
+    ),
+    "store-network-fields": Case(
+        "endpoint, credentialsSecret and caBundle belong to a store that is reached by network",
+        takes=[
+            store(region="eu-west-1", credentialsSecret="s3", endpoint="http://h:1"),
+            store(url="gs://b", credentialsSecret="gs", endpoint="http://h:1"),
+        ],
+        refuses=[
             store(url="file:///mnt/store", credentialsSecret="s3"),
             store(url="file:///mnt/store", endpoint="http://h:1"),
             store(url="file:///mnt/store", caBundle={"secret": "ca"}),

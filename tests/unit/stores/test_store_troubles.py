@@ -50,7 +50,7 @@ def test_what_a_user_gets_wrong(credentials: S3Server, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("url", "reason", "says"),
     [
-        ("ftp://x/y", Reason.STORE_SCHEME_UNKNOWN, "s3://, file://"),
+        ("ftp://x/y", Reason.STORE_SCHEME_UNKNOWN, "s3://, file://, gs://, az://, hdfs://"),
         ("checkpoints", Reason.STORE_SCHEME_UNKNOWN, "s3://, file://"),
         ("file://relative/path", Reason.INVALID_SPEC, "three slashes"),
         ("s3:///prefix", Reason.INVALID_SPEC, "s3://bucket/prefix"),

@@ -102,8 +102,9 @@ class Listed:
     size: int
 
 
-ARCHIVES = ("GLACIER", "DEEP_ARCHIVE", "ARCHIVE_ACCESS", "DEEP_ARCHIVE_ACCESS")
-"""Classes that may have to be waited for, for hours. GLACIER_IR is none: it is read at once."""
+ARCHIVES = ("GLACIER", "DEEP_ARCHIVE", "ARCHIVE_ACCESS", "DEEP_ARCHIVE_ACCESS", "Archive")
+"""Classes that may have to be waited for, for hours: S3's, and Azure's, which writes it so.
+GLACIER_IR is none, nor is Google's ARCHIVE: they are read at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ from urllib.parse import unquote, urlsplit
 
 from rtj_api import contract
 from rtj_api.reasons import Reason
+from rtj_api.stores import REMOTE, SCHEMES
 
 from rtj_sidecar.stores.base import OnWait, Store, StoreProblem
 from rtj_sidecar.stores.late import late_store
 from rtj_sidecar.stores.pace import Pace
+from rtj_sidecar.stores.remote import Reach, open_remote
 
-SCHEMES = ("s3", "file")
+_REMOTE = {scheme.name: scheme for scheme in REMOTE}
 
 
 def kept_in(directory: Path) -> Store:
@@ -44,10 +46,11 @@ def open_store(
     late: bool = False,
     on_wait: OnWait | None = None,
 ) -> Store:
-    """The store at `s3://bucket/prefix` or `file:///directory`. Talks to nobody yet.
+    """The store at `s3://bucket/prefix`, `file:///directory`, `gs://bucket/prefix`,
+    `az://container/prefix` or `hdfs://namenode/directory`. Talks to nobody yet.
 
-    Credentials of S3 come from the files in `credentials_dir`, each named like its variable, else
-    from the environment (AWS_ACCESS_KEY_ID, …, or workload identity).
+    Credentials come from the files in `credentials_dir`, each named like its variable, else from
+    the environment, or workload identity (names: docs/stores.md).
     `patience_s`: how long a small call goes on trying; `transfer_patience_s`: how long a transfer
     survives a store that does not answer. `pace`: how fast uploads may go. `late`: the driver is
     loaded in the background, and what it has against its settings is said by the first call.
@@ -71,34 +74,31 @@ def open_store(
         from rtj_sidecar.stores.file import FileStore
 
         return FileStore(Path(unquote(parts.path)), pace=pace)
-    if parts.scheme == "s3":
+    if (scheme := _REMOTE.get(parts.scheme)) is not None:
         if not parts.netloc:
             raise StoreProblem(
                 Reason.INVALID_SPEC,
-                f"checkpoint.store.url {url!r} names no bucket: write s3://bucket/prefix",
+                f"checkpoint.store.url {url!r} names no {scheme.place}: write {scheme.example}",
             )
-        bucket, prefix = parts.netloc, parts.path.strip("/")
+        prefix = parts.path.strip("/")
+        at = Reach(
+            endpoint=endpoint,
+            region=region,
+            ca_file=ca_file,
+            credentials_dir=credentials_dir,
+            patience_s=patience_s,
+            transfer_patience_s=transfer_patience_s,
+            pace=pace,
+            on_wait=on_wait,
+        )
 
         def make() -> Store:
-            # Imported late: a run on a plain directory needs no boto3.
-            from rtj_sidecar.stores.s3 import S3Store
+            return open_remote(parts.scheme, parts.netloc, prefix=prefix, reach=at)
 
-            return S3Store(
-                bucket=bucket,
-                prefix=prefix,
-                endpoint=endpoint,
-                region=region,
-                ca_file=ca_file,
-                credentials_dir=credentials_dir,
-                patience_s=patience_s,
-                transfer_patience_s=transfer_patience_s,
-                pace=pace,
-                on_wait=on_wait,
-            )
-
-        return late_store(f"s3://{bucket}/{prefix}".rstrip("/"), make) if late else make()
+        named = f"{parts.scheme}://{parts.netloc}/{prefix}".rstrip("/")
+        return late_store(named, make) if late else make()
     raise StoreProblem(
         Reason.STORE_SCHEME_UNKNOWN,
         f"checkpoint.store.url {url!r}: unknown scheme {parts.scheme!r}; use one of "
-        + ", ".join(f"{scheme}://" for scheme in SCHEMES),
+        + ", ".join(f"{known.name}://" for known in SCHEMES),
     )

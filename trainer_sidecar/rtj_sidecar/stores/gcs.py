@@ -1,0 +1,311 @@
+"""Google Cloud Storage by google-cloud-storage: `gs://bucket/prefix`.
+
+Writes are conditional by generation, which is what an ETag is here; every upload carries its CRC32C
+or is compared with the server's. A large file is one resumable upload, whose URL is a secret. Must
+never let the library try again by itself, see `service`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import google.auth
+import requests
+from awscrt import checksums
+from google.api_core.exceptions import RequestRangeNotSatisfiable
+from google.auth import credentials as google_credentials
+from google.auth import exceptions as auth
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud.storage import Client
+from google.oauth2 import service_account
+from requests.adapters import HTTPAdapter
+from rtj_api.stores import keys_of
+
+from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload
+from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed
+from rtj_sidecar.stores.gcs_errors import NotThere, Place, bad_key, explain
+from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs
+from rtj_sidecar.stores.service import Piece
+
+CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
+_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
+_TIMEOUT = (3.0, 60.0)  # seconds to connect, and without a byte
+_UNIT = 256 << 10  # a resumable upload's pieces are multiples of it
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    client: Client
+    http: AuthorizedSession
+
+
+class Gcs:
+    """A service.Service in one bucket."""
+
+    parallel = False
+    read_size = 8 << 20
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        endpoint: str | None,
+        ca_file: str | None,
+        credentials_dir: Path | None,
+    ) -> None:
+        keep_urls_out_of_logs("google.auth.transport.requests")
+        self._bucket, self._endpoint, self._ca_file = bucket, endpoint, ca_file
+        self._place = Place(bucket=bucket, endpoint=endpoint)
+        self._fresh = Fresh(self._make, directory=credentials_dir, names=keys_of("gs"))
+        self._proved = False
+
+    @property
+    def url(self) -> str:
+        return f"gs://{self._bucket}"
+
+    def piece_size(self, size: int) -> int:
+        return 8 << 20
+
+    def put(self, key: str, data: bytes, condition: Condition) -> str:
+        blob = self._blob(key)
+        matches: dict[str, int] = {}
+        match condition:
+            case IfAbsent():
+                matches["if_generation_match"] = 0
+            case IfMatch(etag):
+                matches["if_generation_match"] = _generation(etag)
+        blob.upload_from_string(
+            data,
+            content_type="application/octet-stream",
+            checksum="crc32c",
+            timeout=_TIMEOUT,
+            retry=None,
+            **matches,
+        )
+        if blob.crc32c != _text(checksums.crc32c(data)):
+            raise BadDigest(key)
+        return str(blob.generation)
+
+    def get(self, key: str) -> tuple[bytes, str]:
+        blob = self._blob(key)
+        data = blob.download_as_bytes(
+            raw_download=True, checksum="crc32c", timeout=_TIMEOUT, retry=None
+        )
+        return data, str(blob.generation)
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[Listed], str | None]:
+        pages = self._fresh.get().client.list_blobs(
+            self._bucket,
+            prefix=prefix or None,
+            page_token=token,
+            fields="items(name,size),nextPageToken",
+            timeout=_TIMEOUT,
+            retry=None,
+        )
+        found = [Listed(blob.name, int(blob.size)) for blob in next(pages.pages, ())]
+        return found, pages.next_page_token
+
+    def head(self, key: str) -> Head:
+        blob = self._blob(key)
+        blob.reload(timeout=_TIMEOUT, retry=None)
+        return Head(int(blob.size), str(blob.generation), storage_class=blob.storage_class)
+
+    def delete(self, key: str) -> None:
+        self._blob(key).delete(timeout=_TIMEOUT, retry=None)
+
+    def read(self, key: str, start: int, end: int) -> bytes:
+        try:
+            data: bytes = self._blob(key).download_as_bytes(
+                start=start,
+                end=end - 1,
+                raw_download=True,
+                checksum=None,
+                timeout=_TIMEOUT,
+                retry=None,
+            )
+        except RequestRangeNotSatisfiable:
+            return b""
+        return data
+
+    def begin(self, key: str, size: int) -> _Session:
+        made = self._fresh.get()
+        place = (
+            made.client.bucket(self._bucket)
+            .blob(key)
+            .create_resumable_upload_session(
+                content_type="application/octet-stream",
+                size=size,
+                timeout=_TIMEOUT,
+                checksum=None,
+                retry=None,
+            )
+        )
+        return _Session(self, made.http, place, key=key, size=size)
+
+    def explain(self, error: Exception, *, operation: str, key: str) -> Exception:
+        meant = explain(error, operation=operation, key=key, place=self._place)
+        if isinstance(meant, NotThere):
+            return Absent(key) if self._is_there() else meant.problem
+        return meant
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._fresh.get().http.close()
+
+    def _is_there(self) -> bool:
+        """A 404 does not say whether the object is missing or the bucket: asked once."""
+        if not self._proved:
+            try:
+                self.page("", None)
+            except Exception as error:
+                if isinstance(
+                    explain(error, operation="list", key="", place=self._place), NotThere
+                ):
+                    return False
+                raise
+            self._proved = True
+        return True
+
+    def _blob(self, key: str) -> Any:
+        return self._fresh.get().client.bucket(self._bucket).blob(key)
+
+    def _make(self, values: Mapping[str, str]) -> _Made:
+        credentials = self._credentials(values.get(CREDENTIALS))
+        http = AuthorizedSession(credentials)
+        # The library would ask three times, see the module's docstring.
+        http.mount("https://", HTTPAdapter(pool_maxsize=16))
+        http.mount("http://", HTTPAdapter(pool_maxsize=16))
+        if self._ca_file:
+            http.verify = self._ca_file
+        options = {"api_endpoint": self._endpoint.rstrip("/")} if self._endpoint else None
+        client = Client(project=None, credentials=credentials, _http=http, client_options=options)
+        return _Made(client, http)
+
+    def _credentials(self, value: str | None) -> google_credentials.Credentials:
+        if value is not None and value.lstrip().startswith("{"):
+            try:
+                info = json.loads(value)
+                if info.get("type") == "service_account":
+                    return service_account.Credentials.from_service_account_info(
+                        info, scopes=_SCOPES
+                    )
+                return google.auth.load_credentials_from_dict(info, scopes=_SCOPES)[0]
+            except (ValueError, auth.GoogleAuthError):
+                raise bad_key(self._place) from None  # what it says may repeat the key
+        try:
+            return google.auth.default(scopes=_SCOPES)[0]
+        except auth.DefaultCredentialsError:
+            # A server of one's own, in the cluster, that asks for none.
+            if self._endpoint and self._endpoint.startswith("http://"):
+                return google_credentials.AnonymousCredentials()
+            raise
+
+
+class _Session:
+    """A resumable upload: pieces in order, the object is there with the last of them."""
+
+    def __init__(
+        self, service: Gcs, http: AuthorizedSession, place: str, *, key: str, size: int
+    ) -> None:
+        self._service, self._http, self._place = service, http, place
+        self._key, self._size = key, size
+        self._crc = 0
+        self._generation: str | None = None
+        self._sent_from: int | None = None  # a piece whose fate is unknown
+        self._lock = threading.Lock()
+
+    def hashed(self, block: memoryview) -> None:
+        self._crc = checksums.crc32c(block, self._crc)
+
+    def digest(self) -> str:
+        """Of the file up to here."""
+        return _text(self._crc)
+
+    def send(self, piece: Piece) -> None:
+        data, at = piece.content(), piece.start
+        if self._sent_from is not None:
+            at = self._reached(piece)
+        while at < piece.end:
+            self._sent_from = at
+            headers = {
+                "Content-Range": f"bytes {at}-{piece.end - 1}/{self._size}",
+            }
+            if piece.last:
+                headers["X-Goog-Hash"] = f"crc32c={piece.digest}"
+            answer = self._put(data[at - piece.start :], headers)
+            at = self._after(answer, piece)
+        self._sent_from = None
+
+    def finish(self, pieces: list[Piece]) -> str:
+        if self._generation is None:
+            raise NoSuchUpload(self._key)
+        return self._generation
+
+    def abort(self) -> None:
+        if self._generation is None:
+            self._http.delete(self._place, timeout=_TIMEOUT, allow_redirects=False)
+            return
+        # Its last piece has made it visible, and nobody may take it for whole.
+        self._service._blob(self._key).delete(
+            if_generation_match=int(self._generation), timeout=_TIMEOUT, retry=None
+        )
+
+    def _reached(self, piece: Piece) -> int:
+        """How far the server has come, after a reply was lost."""
+        return self._after(self._put(b"", {"Content-Range": "bytes */*"}), piece)
+
+    def _put(self, data: bytes, headers: dict[str, str]) -> requests.Response:
+        return self._http.put(
+            self._place, data=data, headers=headers, timeout=_TIMEOUT, allow_redirects=False
+        )
+
+    def _after(self, answer: requests.Response, piece: Piece) -> int:
+        """The position that the server has now. Raises NoSuchUpload, BadDigest, HTTPError."""
+        if answer.status_code in (200, 201):
+            self._take(answer.json(), piece)
+            return piece.end
+        if answer.status_code == 308:
+            told = answer.headers.get("Range", "")
+            reached = int(told.rpartition("-")[2]) + 1 if told else 0
+            if piece.start <= reached <= piece.end and reached % _UNIT == 0:
+                return reached
+            raise NoSuchUpload(self._key)
+        if answer.status_code in (404, 410):
+            # Over. Its last reply may have been the one that was lost.
+            blob = self._service._blob(self._key)
+            with contextlib.suppress(Exception):
+                blob.reload(timeout=_TIMEOUT, retry=None)
+                if (blob.crc32c, blob.size) == (piece.digest, self._size) and piece.last:
+                    self._generation = str(blob.generation)
+                    return piece.end
+            raise NoSuchUpload(self._key)
+        if answer.status_code == 400 and piece.last:
+            raise BadDigest(self._key)
+        answer.raise_for_status()
+        raise NoSuchUpload(self._key)
+
+    def _take(self, resource: Mapping[str, Any], piece: Piece) -> None:
+        if not piece.last or int(resource["size"]) != self._size:
+            raise BadDigest(self._key)
+        if resource["crc32c"] != piece.digest:
+            raise BadDigest(self._key)
+        self._generation = str(resource["generation"])
+
+
+def _generation(etag: str) -> int:
+    try:
+        return int(etag)
+    except ValueError as error:
+        raise ConditionFailed(etag) from error
+
+
+def _text(crc: int) -> str:
+    """A CRC32C as the service writes it."""
+    return base64.b64encode(crc.to_bytes(4, "big")).decode()

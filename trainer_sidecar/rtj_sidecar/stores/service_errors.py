@@ -1,0 +1,80 @@
+"""The sentences that more than one service needs: what is wrong and what a person can do."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+
+from rtj_api.reasons import Reason
+
+from rtj_sidecar.stores.base import StoreProblem
+
+
+def bucket_missing(place: object) -> StoreProblem:
+    return StoreProblem(
+        Reason.BUCKET_MISSING, f"{place} does not exist: create it, or correct checkpoint.store.url"
+    )
+
+
+def refused(what: str, remedy: str, *, transient: bool = False) -> StoreProblem:
+    return StoreProblem(Reason.CREDENTIALS_REFUSED, f"{what}; {remedy}", transient=transient)
+
+
+def expired(what: str) -> StoreProblem:
+    return refused(
+        what,
+        "the token has expired: renew it in checkpoint.store.credentialsSecret (running pods take "
+        "it up; workload identity renews by itself)",
+        transient=True,
+    )
+
+
+def busy(what: str) -> StoreProblem:
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{what}; the store is busy or failing, tried again by itself",
+        transient=True,
+    )
+
+
+def skew_of(date: str | None) -> float | None:
+    """Seconds by which this clock is ahead of an answer's Date; None if that says nothing."""
+    try:
+        return time.time() - parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        return None
+
+
+def clock(what: str, ahead_s: float | None) -> StoreProblem:
+    """`ahead_s`: how far this node's clock is before the store's, where that is known."""
+    by = ""
+    if ahead_s is not None:
+        by = f" (it is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} the store's)"
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE, f"{what}; set this node's clock{by}, by NTP", transient=True
+    )
+
+
+def no_trust(place: object) -> StoreProblem:
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{place}: the TLS certificate was not accepted: set checkpoint.store.caBundle, or use the "
+        "endpoint's certified name",
+        transient=True,
+    )
+
+
+def no_answer(error: Exception, place: object) -> StoreProblem:
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{place} does not answer ({type(error).__name__}): check checkpoint.store.endpoint, the "
+        "network and the server",
+        transient=True,
+    )
+
+
+def archived(what: str) -> StoreProblem:
+    return StoreProblem(
+        Reason.CHECKPOINT_ARCHIVED,
+        f"{what}; the object is archived: ask the store to restore it, and try again when it has",
+    )
