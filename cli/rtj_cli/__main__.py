@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rtj_cli.commands import inspecting, running
+from rtj_cli.commands import changing, checkpoints, importing, inspecting, running
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,6 +26,9 @@ app.command(
     epilog=running.EPILOG,
 )(running.run_command)
 app.command("inspect", epilog=inspecting.EPILOG)(inspecting.inspect_command)
+app.command("import", epilog=importing.EPILOG + checkpoints.EPILOG)(importing.import_command)
+# Each of the two modules puts its commands into the group.
+app.add_typer(changing.app, name="checkpoints")
 
 
 def main() -> None:

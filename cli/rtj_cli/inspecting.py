@@ -99,7 +99,7 @@ def of_store(
     store = _store_at(url, endpoint=endpoint, region=region)
     if run_id is None and (there := store.get(keys.RUN)) is not None:
         # The URL of a run, not of the store that holds it.
-        base, run_id = _split(url.rstrip("/"), there.data)
+        base, run_id = split_run_url(url.rstrip("/"), there.data)
         store = open_store(base, endpoint=endpoint, region=region)
     runs = [run_id] if run_id else runs_in(store)
     if not runs:
@@ -120,7 +120,7 @@ def of_store(
     return rows
 
 
-def _split(url: str, run: bytes) -> tuple[str, str]:
+def split_run_url(url: str, run: bytes) -> tuple[str, str]:
     """The URL of a run as that of its store and its ID."""
     try:
         told = str(json.loads(run).get("runID") or "")

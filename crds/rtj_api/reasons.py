@@ -125,6 +125,7 @@ class Reason(StrEnum):
     CHECKPOINT_ARCHIVING = "CheckpointArchiving"
     CHECKPOINT_ARCHIVED = "CheckpointArchived"
     ARCHIVE_UNSUPPORTED = "ArchiveUnsupported"
+    MARKED_BY_PERSON = "MarkedByPerson"
     UPLOAD_LAGGING = "UploadLagging"
     DISK_FULL = "DiskFull"
     DIRECTORY_READ_ONLY = "DirectoryReadOnly"

@@ -80,6 +80,11 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "Name one that it has, or remove archiveAfterSeconds. Everything else of retention goes "
         "on.",
     ),
+    Reason.MARKED_BY_PERSON: ReasonText(
+        "A person said so of a save with `rtj checkpoints`: invalid, poison, good or pinned.",
+        "`rtj checkpoints show <save>` tells who and why. `rtj checkpoints mark <save> good` takes "
+        "back what was said against it.",
+    ),
     Reason.CHECKPOINT_ORDER_UNKNOWN: ReasonText(
         "The directory of a new run holds saves whose numbers count different things (steps, "
         "epochs), so nobody can tell which is the newest. Nothing is started.",

@@ -142,6 +142,21 @@ def test_a_torn_newest_one_is_passed_over_with_its_name(origin: Origin) -> None:
     assert all("Torn" in text for text in found.passed_over)
 
 
+def test_what_could_be_anything_is_no_checkpoint(origin: Origin) -> None:
+    origin.holds({"ckpt_10.pt": torch_bytes(step=10), "ckpt_20.pt": b"<html>sign in</html>"})
+    found = origin.find()
+    assert found.save is None or found.save.step == 10
+    told = found.problem or " ".join(found.passed_over)
+    assert "ckpt_20.pt" in told
+
+
+def test_a_format_of_ones_own_is_taken_where_it_is_named(origin: Origin) -> None:
+    origin.holds({"state_7.bin": b"1234", "state_8.bin": b"5678"})
+    found = origin.find(include=("state_*.bin",))
+    assert found.save is not None, found.problem
+    assert found.save.step == 8
+
+
 def test_if_all_are_torn_nothing_is_taken_and_each_is_told(origin: Origin) -> None:
     origin.holds({f"ckpt_{n}.pt": torn(torch_bytes(step=n)) for n in (1, 2)})
     found = origin.find()

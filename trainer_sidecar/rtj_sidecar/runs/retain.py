@@ -38,8 +38,11 @@ def retain(
     fence: int,
     keep: Keep,
     in_use: Collection[str],
+    delete: bool = True,
 ) -> Retained | FenceLost:
-    """Mark what is too old, delete what was marked an hour ago. `history`: just read."""
+    """Mark what is too old, delete what was marked an hour ago. `history`: just read.
+
+    `delete` False: another holds the run, and removes the data itself."""
     if lost := lost_to(context, fence):
         return lost
     marked, deleted = [], []
@@ -54,7 +57,7 @@ def retain(
             fence=fence,
         )
         marked.append(history.manifests[save].name)
-    for save in due(history, in_use=in_use, now=context.now()):
+    for save in due(history, in_use=in_use, now=context.now()) if delete else ():
         manifest = history.manifests[save]
         if lost := lost_to(context, fence):
             return lost

@@ -46,6 +46,9 @@ from rtj_sidecar.runs.fence import (
     Superseded,
 )
 from rtj_sidecar.runs.history import History, read_history
+from rtj_sidecar.runs.imports.importing import Proved, bring_in
+from rtj_sidecar.runs.imports.places import Place
+from rtj_sidecar.runs.imports.surveying import How
 from rtj_sidecar.runs.index import write_index
 from rtj_sidecar.runs.judging import Judging
 from rtj_sidecar.runs.keeping import Keep
@@ -167,6 +170,17 @@ class Run:
             write_index(self._context, self.history())
         return found
 
+    def take_up(
+        self, proved: Proved, place: Place, *, fence: int, how: How, in_line: bool
+    ) -> ManifestRecord:
+        """A proved save of a foreign place, copied and committed; see `imports.bring_in`."""
+        history = self.history()
+        manifest = bring_in(
+            self._context, history, proved, place, fence=fence, how=how, in_line=in_line
+        )
+        write_index(self._context, self.history())
+        return manifest
+
     def claim_next(
         self, *, held: int, attempt: int, world_size: int, parent: Parent
     ) -> Claimed | FenceTaken:
@@ -273,11 +287,17 @@ class Run:
             write_index(self._context, self.history())
         return outcome
 
+    def reindex(self) -> None:
+        """`manifest.json` after a mark that a person made."""
+        write_index(self._context, self.history())
+
     def retain(
-        self, *, fence: int, keep: Keep, in_use: Collection[str] = ()
+        self, *, fence: int, keep: Keep, in_use: Collection[str] = (), delete: bool = True
     ) -> Retained | FenceLost:
         """Mark the saves that `keep` does not keep, delete what was marked an hour ago."""
-        done = retain(self._context, self.history(), fence=fence, keep=keep, in_use=in_use)
+        done = retain(
+            self._context, self.history(), fence=fence, keep=keep, in_use=in_use, delete=delete
+        )
         if isinstance(done, Retained) and (done.marked or done.deleted):
             for name in done.deleted:
                 if (save := keys.parse_name(name)) is not None:

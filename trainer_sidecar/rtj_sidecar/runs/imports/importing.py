@@ -9,15 +9,13 @@ take what it cannot prove, and never leave a manifest of half a save.
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.checkpoints.layouts import layout_named
+from rtj_sidecar.checkpoints.layouts import GENERIC, layout_named
 from rtj_sidecar.checkpoints.layouts.common import family_of, name_set
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.restore_plan import Chosen, turned
@@ -42,12 +40,12 @@ from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.imports import playbook
 from rtj_sidecar.runs.imports.choosing import Passed
 from rtj_sidecar.runs.imports.places import Directory, Place
+from rtj_sidecar.runs.imports.sending import send
 from rtj_sidecar.runs.imports.surveying import How, Survey, Unusable
 from rtj_sidecar.runs.keys import SaveId
-from rtj_sidecar.runs.records import FileRecord, Imported, ManifestRecord
+from rtj_sidecar.runs.records import Imported, ManifestRecord
 from rtj_sidecar.runs.verify import check_files
-from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem, check_cancel
-from rtj_sidecar.stores.local import hash_file
+from rtj_sidecar.stores.base import SourceChanged, StoreProblem, check_cancel
 
 _FILES_AT_ONCE = 4
 _QUIET = GateResult(Gate.QUIET, True, "nobody writes it")
@@ -73,55 +71,67 @@ def first_proved(found: Survey, *, how: How) -> Proved:
         raise Unusable(found.order.problem, found.order.passed)
     torn: list[Passed] = []
     for save in found.order.saves:
-        check_cancel(how.cancel)
-        before = found.place.fingerprint(save)
-        beside = _companions(found.look)
-        files = (*save.all_files, *beside)
-        how.say(f"proves {save.root_key} ({save.size:,} bytes)")
-        root = found.place.bring(files, how.incoming, progress=how.progress, cancel=how.cancel)
-        here, verdict = _judged(save, root, found)
-        if verdict.candidate and here.full_state is False:
-            torn.append(Passed(save.root_key, "it holds weights only"))
-        elif verdict.candidate and _contradicts(save, here):
-            torn.append(Passed(save.root_key, _contradicts(save, here) or ""))
-        elif verdict.candidate:
-            return Proved(
-                here,
-                verdict,
-                root,
-                before,
-                passed=(*torn, *found.order.passed),
-                beside=beside,
-                pointers=_pointers(found.look, here),
-            )
-        else:
-            torn.append(Passed(save.root_key, f"{verdict.status.value}: {verdict.message}"))
-        how.say(f"passed over {torn[-1]}")
-        if root == how.incoming:
-            shutil.rmtree(root, ignore_errors=True)
+        outcome = prove(found, save, how=how)
+        if isinstance(outcome, Proved):
+            return replace(outcome, passed=(*torn, *found.order.passed))
+        torn.append(outcome)
+        how.say(f"passed over {outcome}")
     told = "; ".join(str(each) for each in torn[:5])
     raise Unusable(
         f"{found.place.url} holds no checkpoint that is whole: {told}", (*torn, *found.order.passed)
     )
 
 
+def prove(found: Survey, save: FoundSave, *, how: How) -> Proved | Passed:
+    """Bring its files to where its gates can judge them. Raises as `survey`, Cancelled."""
+    check_cancel(how.cancel)
+    before = found.place.fingerprint(save)
+    beside = _companions(found.look)
+    how.say(f"proves {save.root_key} ({save.size:,} bytes)")
+    files = (*save.all_files, *beside)
+    root = found.place.bring(files, how.incoming, progress=how.progress, cancel=how.cancel)
+    here, verdict = _judged(save, root, found)
+    if not verdict.candidate:
+        why: str | None = f"{verdict.status.value}: {verdict.message}"
+    elif here.full_state is False:
+        why = "it holds weights only"
+    elif _could_be_anything(here, verdict):
+        why = "nothing in it shows that it is a checkpoint: where it is one, say so with include"
+    else:
+        why = _contradicts(save, here)
+    if why is None:
+        pointers = _pointers(found.look, here)
+        return Proved(here, verdict, root, before, beside=beside, pointers=pointers)
+    if root == how.incoming:
+        shutil.rmtree(root, ignore_errors=True)
+    return Passed(save.root_key, why)
+
+
 def bring_in(
-    context: Context, history: History, proved: Proved, place: Place, *, fence: int, how: How
+    context: Context,
+    history: History,
+    proved: Proved,
+    place: Place,
+    *,
+    fence: int,
+    how: How,
+    in_line: bool = False,
 ) -> ManifestRecord:
     """Copy a proved save into the run and commit it; the same save of the same place that was
-    copied before is taken as it is. `fence`: the held one. Raises StoreProblem, SourceChanged,
-    Cancelled, OSError."""
+    copied before is taken as it is. `fence`: the held one. `in_line`: it is a save of that fence
+    like any other, and not one that is reached only by its name. Raises StoreProblem,
+    SourceChanged, Cancelled, OSError."""
     origin = Imported(
         url=place.url, run="", name=proved.save.root_key, fingerprint=proved.fingerprint
     )
     for there, manifest in history.manifests.items():
-        known = manifest.imported == origin and history.condemned(there) is None
-        if known and not history.deleted(there):
+        known = origin in (manifest.imported, _origin(manifest))
+        if known and history.condemned(there) is None and not history.deleted(there):
             return manifest
     save = proved.save
     at = SaveId(fence, history.next_n(fence))
     name = keys.save_name(at, save.step)
-    files = _sent(context, name, proved, how=how)
+    files = send(context, name, proved.save, proved.beside, proved.root, how=how)
     if place.fingerprint(save) != proved.fingerprint:
         raise SourceChanged(f"{place.url} {save.root_key}", "was written while it was copied")
     if findings := check_files(context, files, cancel=how.cancel):
@@ -132,6 +142,7 @@ def bring_in(
         )
     facts = {
         **save.facts,
+        **({"origin": origin.dump()} if in_line else {}),
         "aliases": [entry.path for entry in save.aliases],
         "companions": [entry.path for entry in proved.beside],
         "pointers": [
@@ -163,10 +174,15 @@ def bring_in(
             for gate in proved.verdict.gates
         ],
         facts=facts,
-        imported=origin,
+        imported=None if in_line else origin,
     )
     publish(context, manifest, fence=fence, what=f"{place.url} {save.root_key}")
     return manifest
+
+
+def _origin(manifest: ManifestRecord) -> Imported | None:
+    told = manifest.facts.get("origin")
+    return Imported.model_validate(told) if isinstance(told, dict) else None
 
 
 def publish(context: Context, manifest: ManifestRecord, *, fence: int, what: str) -> None:
@@ -224,6 +240,12 @@ def _earlier(save: FoundSave, newest_first: Sequence[FoundSave]) -> list[FoundSa
     return older[:2] if len(older) >= 2 else []
 
 
+def _could_be_anything(save: FoundSave, verdict: Verdict) -> bool:
+    """No gate applies, nothing of its content could be read, and nobody said that it is one."""
+    silent = verdict.status is Status.SETTLED and save.full_state is None
+    return silent and save.layout != GENERIC
+
+
 def _contradicts(seen: FoundSave, here: FoundSave) -> str | None:
     """Why the order it was chosen by does not hold for what its whole content says."""
     for word, before, now in (("step", seen.step, here.step), ("epoch", seen.epoch, here.epoch)):
@@ -252,55 +274,3 @@ def _pointers(look: Snapshot, save: FoundSave) -> tuple[Pointer, ...]:
         elif (there := turned(pointer, chosen)) is not None:
             found.append(there)
     return tuple(found)
-
-
-def _sent(context: Context, name: str, proved: Proved, *, how: How) -> list[FileRecord]:
-    """Every file of the save in the run's store, hashed on the way; the same bytes only once."""
-    save, stop = proved.save, threading.Event()
-
-    def send(entry: FileEntry, *, alias: bool) -> FileRecord:
-        check_cancel(how.cancel)
-        check_cancel(stop)
-        key = keys.data_key(name, entry.path)
-        try:
-            done = context.store.upload_file(
-                context.full(key),
-                proved.root / entry.path,
-                progress=how.progress,
-                cancel=how.cancel,
-            )
-        except BaseException:
-            stop.set()
-            raise
-        if done.size != entry.size:
-            raise SourceChanged(entry.path, f"has {done.size} bytes, had {entry.size}")
-        return FileRecord(
-            path=entry.path,
-            key=key,
-            size=done.size,
-            sha256=done.sha256,
-            crc64nvme=done.crc64nvme,
-            mode=entry.mode & 0o7777,
-            alias=alias,
-            etag=done.etag,
-        )
-
-    with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-import") as pool:
-        futures = [pool.submit(send, entry, alias=False) for entry in save.files]
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    # One that was cancelled may only have been stopped by the one that failed.
-    for error in sorted(errors, key=lambda each: isinstance(each, Cancelled)):
-        raise error
-    sent = [future.result() for future in futures]
-    for entry in (*save.aliases, *proved.beside):
-        same = [record for record in sent if record.size == entry.size]
-        sha256 = hash_file(proved.root / entry.path, cancel=how.cancel)[1] if same else ""
-        twin = next((record for record in same if record.sha256 == sha256), None)
-        sent.append(
-            send(entry, alias=True)
-            if twin is None
-            else twin.model_copy(
-                update={"path": entry.path, "mode": entry.mode & 0o7777, "alias": True}
-            )
-        )
-    return sorted(sent, key=lambda record: record.path)

@@ -1,0 +1,44 @@
+"""Options that several commands have, each with one name and one meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rtj_cli.telling import Output
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="A store's URL (with --run-id) or a run's own, or the name of a job in the cluster "
+        "(`name` or `namespace/name`).",
+    ),
+]
+RunId = Annotated[str | None, typer.Option(help="The run in that store.")]
+Endpoint = Annotated[str | None, typer.Option(help="URL of the S3 server [default: AWS].")]
+Region = Annotated[str | None, typer.Option(help="S3 region.")]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the job.")]
+KubeContext = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Kubeconfig = Annotated[str | None, typer.Option(help="Kubeconfig to use.")]
+Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")]
+Layout = Annotated[str, typer.Option(help="Layout of the checkpoints.")]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(help="Patterns of checkpoints of no known layout: state_*.json."),
+]
+Save = Annotated[
+    str, typer.Argument(metavar="SAVE", help="Its name, or `latest`: what a job would resume from.")
+]
+Rank = Annotated[
+    int, typer.Option(min=0, help="Whose files, where ranks wrote different ones under one name.")
+]
+SourceEndpoint = Annotated[
+    str | None,
+    typer.Option(help="URL of the S3 server of the source [default: as --endpoint]."),
+]
+Scratch = Annotated[
+    str | None,
+    typer.Option(help="Directory for what comes from a bucket, one save at a time [default: TMP]."),
+]
