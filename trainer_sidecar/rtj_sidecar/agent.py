@@ -43,6 +43,7 @@ from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
+from rtj_sidecar.trials import told_before
 
 BEAT_SECONDS = 5.0
 LOG_BACK_BYTES = 65536
@@ -114,6 +115,7 @@ class Agent:
         if entry.directive is not None:
             take_place(station, entry.directive)
             reporter.set(
+                trial=told_before(entry),
                 attempt=entry.directive.attempt,
                 seq=entry.directive.seq,
                 fence=entry.fence if entry.fence_attempt == entry.attempt else None,

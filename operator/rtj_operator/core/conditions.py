@@ -15,7 +15,7 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase, TrainerState
 
-from rtj_operator.core import oom, pending, remedies, without_store, writers
+from rtj_operator.core import oom, pending, probing, remedies, without_store, writers
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
 from rtj_operator.core.gang import Gang, Member
@@ -103,7 +103,8 @@ def situation(gang: Gang) -> tuple[bool | None, str, str]:
             return False, Reason.DRAINING, "trainers end and their last saves are shipped"
         if phase_for(gang) is not None and current.restored_at is not None:
             return False, Reason.STARTING, f"attempt {gang.attempt}: trainers are being started"
-        return False, Reason.RESTORING, f"attempt {gang.attempt}: the save is being restored"
+        text = probing.running(gang) or "the save is being restored"
+        return False, Reason.RESTORING, f"attempt {gang.attempt}: {text}"
     blocked = pending.blocked(gang)
     if blocked is not None:
         return False, blocked[0], blocked[1]
@@ -151,6 +152,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
     if gang.job.request_error is not None:
         found.append((Reason.INVALID_SPEC, gang.job.request_error))
     found += [(warning.reason, warning.message) for warning in gang.spec.warnings]
+    found += probing.not_run(gang)
     for member in gang.members:
         report, pod = member.report, member.pod
         if report is not None:

@@ -13,7 +13,7 @@ from rtj_api.status import ConditionType
 from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Phase, SidecarPhase
 
-from rtj_operator.core import ports
+from rtj_operator.core import ports, probing
 from rtj_operator.core.gang import Gang, Member
 
 HAS_RESTORED = (
@@ -180,7 +180,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         ending="failed" if gang.status.is_true(ConditionType.FAILED) else None,
         replaced=_replaced(gang, member, phase, stops_older=stops_older),
         through_store=through_store,
-        probe=gang.spec.probe if phase in (Phase.RESTORE, Phase.GO) and member.rank == 0 else None,
+        probe=probing.probe_for(gang, member, phase),
         forget_probes=stops_older
         and member.rank == 0
         and current is not None
