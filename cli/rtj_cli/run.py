@@ -36,6 +36,7 @@ from rtj_sidecar.config import Site
 from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.stores.base import StoreProblem
 
+from rtj_cli.bars import Bars
 from rtj_cli.decisions import (
     Budget,
     End,
@@ -77,6 +78,7 @@ class LocalRun:
     probe: Probe | None = None
     resume_from: str | None = None
     agent: Agent = field(init=False)
+    bars: Bars = field(init=False)
     supervisor: subprocess.Popen[bytes] | None = None
     attempt: int = 0
     stopping: bool = False
@@ -89,7 +91,7 @@ class LocalRun:
 
     async def run(self) -> int:
         """The exit code."""
-        self.agent = Agent(self.site)
+        self.agent, self.bars = Agent(self.site), Bars(say=self.say)
         await self.agent.start()
         working = asyncio.create_task(self.agent.run())
         telling = asyncio.create_task(self._tell_loop())
@@ -118,6 +120,7 @@ class LocalRun:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.bars.close()
         await self.agent.close()
         # A later invocation must not take this one's word for its own.
         for name in (contract.FILE_STOP, contract.FILE_RELEASE):
@@ -403,6 +406,8 @@ class LocalRun:
         while True:
             report = await self.agent.station.reporter.after(sequence, wait=5.0)
             sequence = report.sequence
+            trains = report.trainer.state is TrainerState.RUNNING
+            self.bars.show(report.transfers, alone=not trains)
             now = {(p.reason, p.message) for p in report.degraded}
             for reason, message in sorted(now - told):
                 self.say(f"{reason}: {message}")

@@ -108,10 +108,8 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-@contextmanager
-def progress_of(what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while bytes move; nothing where that is no terminal. The function takes the
-    bytes since the last call, from any thread."""
+def bars_on(console: Console, *, disable: bool = False) -> Progress:
+    """Bars of bytes that vanish when they end. By rich, which prints the tables too."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -119,6 +117,13 @@ def progress_of(what: str, *, total: int | None) -> Iterator[Callable[[int], Non
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=note, transient=True, disable=not note.is_terminal) as bars:
+    return Progress(*columns, console=console, transient=True, disable=disable)
+
+
+@contextmanager
+def progress_of(what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while bytes move; nothing where that is no terminal. The function takes the
+    bytes since the last call, from any thread."""
+    with bars_on(note, disable=not note.is_terminal) as bars:
         bar = bars.add_task(what, total=total)
         yield lambda count: bars.advance(bar, count)

@@ -430,6 +430,24 @@ class MirrorView(Wire):
     why: str | None = None  # it is copied, or not
 
 
+class TransferKind(StrEnum):
+    UPLOAD = "upload"
+    RESTORE = "restore"  # to be restored, or to be proved before a choice
+    MIRROR = "mirror"  # a save that another rank wrote, kept here for the next restart
+
+
+class TransferView(Wire):
+    """Bytes of a save that are on their way just now."""
+
+    kind: TransferKind
+    name: str
+    bytes_done: int  # what was there already counts
+    bytes_total: int
+    bytes_per_second: float | None = None  # of the last seconds; None: not yet known
+    eta_seconds: float | None = None
+    began_at: float
+
+
 class Verdict(Wire):
     """A save that was found bad, for events and metrics: each is reported until acknowledged by
     age (kept for the last 20)."""
@@ -519,6 +537,7 @@ class Report(Wire):
     loss_check: LossCheck | None = None  # of this attempt, once it is known
     checkpoint: CheckpointView = Field(default_factory=CheckpointView)
     mirror: MirrorView | None = None
+    transfers: list[TransferView] = Field(default_factory=list)  # none: nothing is on its way
     verdicts: list[Verdict] = Field(default_factory=list)
 
 

@@ -187,6 +187,7 @@ class Agent:
             group.create_task(self.hearing.carry_out_loop())
             group.create_task(self._beat_loop())
             group.create_task(follow_progress(self.station))
+            group.create_task(self.station.tell_transfers())
             group.create_task(self.leaving.loop())
             group.create_task(self.looking.loop())
             group.create_task(self.shipping.loop())

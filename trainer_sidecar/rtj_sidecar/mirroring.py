@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import MirrorView
+from rtj_api.wire import MirrorView, TransferKind
 
 from rtj_sidecar.arrivals import adopt_fetched, begin_fetch, learn_hash
 from rtj_sidecar.checkpoints.pins import disk_room
@@ -194,14 +194,16 @@ class Mirroring:
         size = sum(file.size for file in missing)
         dest = await at.on_disk(begin_fetch, at.directory, pin, wanted=size)
         begun = time.monotonic()
-        found = await asyncio.to_thread(
-            run.moving.fetch,
-            name,
-            dest,
-            files=missing,
-            peers=peers,
-            cancel=at.closing,
-        )
+        with at.transfers.under_way(TransferKind.MIRROR, name, size) as count:
+            found = await asyncio.to_thread(
+                run.moving.fetch,
+                name,
+                dest,
+                files=missing,
+                peers=peers,
+                progress=count,
+                cancel=at.closing,
+            )
         if not isinstance(found, Fetched):
             await at.on_disk(shutil.rmtree, dest.parent, ignore_errors=True)
             if found.reason in (Reason.DISK_FULL, Reason.DIRECTORY_READ_ONLY):

@@ -11,7 +11,7 @@ import time
 from functools import partial
 
 from rtj_api.contract import HIDDEN_DIR
-from rtj_api.wire import Candidate, Found, Verdict, Wanted
+from rtj_api.wire import Candidate, Found, TransferKind, Verdict, Wanted
 
 from rtj_sidecar.cancelling import OneAtATime
 from rtj_sidecar.holding import Holding
@@ -30,16 +30,21 @@ class Proving:
 
     async def vet(self, run: Run, candidates: list[Candidate], *, fence: int) -> list[Candidate]:
         """Newest first, until one is whole. Raises StoreProblem."""
-        at = self._at
-        return await asyncio.to_thread(
-            run.judging.vet,
-            at.tried(candidates),
-            pinned=set(at.reporter.current.shares) | self._holding.word.pinned_by_others(),
-            incoming=at.site.path / HIDDEN_DIR / "incoming",
-            fence=fence,
-            progress=at.fetched,
-            cancel=at.closing,
-        )
+        at, tried = self._at, self._at.tried(candidates)
+        pinned = set(at.reporter.current.shares) | self._holding.word.pinned_by_others()
+        first = next((c for c in tried if c.durable and c.invalid is None), None)
+        size = first.bytes if first is not None and first.name not in pinned else 0
+        name = first.name if first is not None else ""
+        with at.transfers.under_way(TransferKind.RESTORE, name, size, also=at.fetched) as count:
+            return await asyncio.to_thread(
+                run.judging.vet,
+                tried,
+                pinned=pinned,
+                incoming=at.site.path / HIDDEN_DIR / "incoming",
+                fence=fence,
+                progress=count,
+                cancel=at.closing,
+            )
 
     async def beginning(self, run: Run, history: History, *, wanted: Wanted, fence: int) -> Found:
         """The one that was asked for, copied into the run and proved. Raises StoreProblem."""

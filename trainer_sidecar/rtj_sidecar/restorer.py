@@ -20,6 +20,7 @@ from rtj_api.wire import (
     Directive,
     Resume,
     SidecarPhase,
+    TransferKind,
     Verdict,
 )
 
@@ -150,15 +151,19 @@ class Restorer:
         if run is None:
             raise RestoreError(f"{target.name} is not on this disk, and there is no store")
         try:
-            found = run.moving.fetch(
-                target.name,
-                incoming,
-                files=files,
-                peers=peers,
-                from_store=target.durable,
-                progress=at.fetched,
-                cancel=at.closing,
-            )
+            size = sum(file.size for file in files)
+            with at.transfers.under_way(
+                TransferKind.RESTORE, target.name, size, also=at.fetched
+            ) as count:
+                found = run.moving.fetch(
+                    target.name,
+                    incoming,
+                    files=files,
+                    peers=peers,
+                    from_store=target.durable,
+                    progress=count,
+                    cancel=at.closing,
+                )
         except StoreProblem as problem:
             raise RestoreError(f"{target.name}: {problem.message}") from problem
         except Cancelled as cancelled:

@@ -39,11 +39,13 @@ from rtj_sidecar.traffic import Traffic
 from rtj_sidecar.trainer.losses import Losses
 from rtj_sidecar.trainer.progress import Follower, Progress
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
+from rtj_sidecar.transfers import Transfers
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 CANDIDATES_TOLD = 100
+TELL_SECONDS = 1.0
 
 log = logging.getLogger("rtj.sidecar")
 
@@ -68,6 +70,7 @@ class Station:
     losses: Losses = field(default_factory=Losses)
     candidates: list[Candidate] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
+    transfers: Transfers = field(default_factory=Transfers)
     fetching: int = 0  # bytes that this attempt's prepare and restore have fetched so far
     counting: threading.Lock = field(default_factory=threading.Lock)
     may_publish: bool = False  # the fence of this attempt is held for certain
@@ -201,6 +204,12 @@ class Station:
             await asyncio.sleep(1.0)
             view = self.reporter.current.checkpoint
             self.reporter.set(checkpoint=view.model_copy(update={"restored_bytes": self.fetching}))
+
+    async def tell_transfers(self) -> None:
+        """How far each is, once a second; that there is none any more, once."""
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            self.reporter.set(transfers=self.transfers.views())
 
     def moved(self, **more: int) -> None:
         """Count bytes, from any thread: `uploaded`, `from_store`, `from_peers`."""

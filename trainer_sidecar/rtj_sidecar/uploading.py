@@ -10,6 +10,8 @@ import asyncio
 import threading
 import time
 
+from rtj_api.wire import TransferKind
+
 from rtj_sidecar.arrivals import learn_hash
 from rtj_sidecar.fates import Fates, newest_durable
 from rtj_sidecar.localsave import LocalSave
@@ -112,18 +114,22 @@ class Uploading:
         ]
         cancel = threading.Event()
         self._current = (record.name, cancel)
+        size = sum(file.size for file in files)
         try:
-            await self._send(
-                record,
-                local,
-                run.moving.upload_part,
-                record,
-                files=files,
-                save=local.record.facts,
-                after=newest_durable(self._ships),
-                progress=lambda count: at.moved(uploaded=count),
-                cancel=cancel,
-            )
+            with at.transfers.under_way(
+                TransferKind.UPLOAD, record.name, size, also=lambda more: at.moved(uploaded=more)
+            ) as count:
+                await self._send(
+                    record,
+                    local,
+                    run.moving.upload_part,
+                    record,
+                    files=files,
+                    save=local.record.facts,
+                    after=newest_durable(self._ships),
+                    progress=count,
+                    cancel=cancel,
+                )
         finally:
             self._current = None
             cancel.set()  # also where this task was cancelled: the thread goes on by itself
