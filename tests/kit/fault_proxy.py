@@ -21,19 +21,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 CHUNK = 65536
-BUSY_BODY = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
-    b"<Message>Please reduce your request rate.</Message></Error>"
+REFUSAL = (
+    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code>'
+    "<Message>The fault proxy says so.</Message></Error>"
 )
 
 
 class Mode(StrEnum):
     PASS = "pass"
-    BUSY = "busy"  # 503 SlowDown; the server never sees the request
+    BUSY = "busy"  # `status` and `code`, 503 SlowDown; the server never sees the request
     REFUSE = "refuse"  # nothing listens, open connections are cut
     CUT = "cut"  # a GET's answer, or a PUT's body, ends in its middle
     DRIP = "drip"  # bodies pass at `bytes_per_second`
-    CORRUPT = "corrupt"  # one byte somewhere in a GET's answer is another one
+    CORRUPT = "corrupt"  # one byte somewhere in a GET's answer, or a PUT's body, is another one
     LOSE_REPLY = "lose-reply"  # the server has done it, the client never hears
     HOLD = "hold"  # waits for `heal`, which lets it go on or drops it unseen by the server
 
@@ -46,6 +46,8 @@ class Fault:
     only: str = ""
     times: int | None = None  # so many requests, then as in PASS; None: until switched
     bytes_per_second: int = 4096
+    status: int = 503
+    code: str = "SlowDown"
 
 
 @dataclass(frozen=True)
@@ -196,12 +198,11 @@ class FaultProxy:
             async for _ in body:
                 pass
             self.seen.append(Seen(request, fault.mode, None))
-            length = 0 if method == "HEAD" else len(BUSY_BODY)
+            refusal = "" if method == "HEAD" else REFUSAL.format(code=fault.code)
             writer.write(
-                b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\n"
-                b"Content-Length: %d\r\n\r\n" % length
+                f"HTTP/1.1 {fault.status} No\r\nContent-Type: application/xml\r\n"
+                f"Content-Length: {len(refusal)}\r\n\r\n{refusal}".encode()
             )
-            writer.write(BUSY_BODY[:length])
             await writer.drain()
             return True
         place = urlsplit(self.upstream)
@@ -212,7 +213,9 @@ class FaultProxy:
             cut_here = fault.mode is Mode.CUT and method in ("PUT", "POST") and total > 1
             stop = total // 2 if cut_here else None
             counted = _Counted(body)
-            if not await _pass(counted.pieces(), up_writer, fault=fault, stop=stop):
+            flips_up = fault.mode is Mode.CORRUPT and method == "PUT" and total > 0
+            flip = random.randrange(total) if flips_up else None
+            if not await _pass(counted.pieces(), up_writer, fault=fault, stop=stop, flip=flip):
                 self.seen.append(Seen(request, fault.mode, None, stop or 0))
                 return False
             answer = await up_reader.readuntil(b"\r\n\r\n")

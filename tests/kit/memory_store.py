@@ -74,7 +74,9 @@ class MemoryStore:
         return Small(*there) if there else None
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        found = [Listed(k, len(v[0])) for k, v in self.objects.items() if k.startswith(prefix)]
+        found = [
+            Listed(k, len(v[0]), v[1]) for k, v in self.objects.items() if k.startswith(prefix)
+        ]
         yield from sorted(found, key=lambda item: item.key)
 
     def head(self, key: str) -> Head | None:

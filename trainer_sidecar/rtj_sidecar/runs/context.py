@@ -83,7 +83,18 @@ class Context:
         return isinstance(self.store.put(self.full(key), data, condition=condition), Written)
 
     def create(self, key: str, record: Wire) -> bool:
-        return self.write(key, record, condition=IfAbsent())
+        """False where it is there already, with other words. Raises StoreProblem too where the
+        store says so of a key that it does not have: what rests on it must not be believed."""
+        if self.write(key, record, condition=IfAbsent()):
+            return True
+        if self.store.head(self.full(key)) is None:
+            raise StoreProblem(
+                Reason.STORE_UNREACHABLE,
+                f"{self.store.url}/{self.full(key)}: the store says that it is there and that it "
+                "is not: check for a cache or gateway before the store",
+                transient=True,
+            )
+        return False
 
     def map(self, call: Callable[[A], B], items: Iterable[A]) -> list[B]:
         """`call` on all items, several at a time; the first error is raised."""

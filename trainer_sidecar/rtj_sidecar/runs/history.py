@@ -1,13 +1,15 @@
 """One look at all records of a run, as plain data.
 
-Read in this order: fences, ships, parts, manifests, marks; what is written meanwhile may be missed
-but never makes a record appear without those it rests on. Judges nothing: see `lineage`.
+Read in this order: fences, ships, manifests, marks, parts of what is open; what is written
+meanwhile may be missed but never makes a record appear without those it rests on. Judges nothing:
+see `lineage`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from rtj_api.reasons import Reason
 
@@ -123,7 +125,6 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
         number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
     )
     ships = _ids(context, keys.SHIPS, keys.parse_ship)
-    parts = [found for key in context.keys(keys.PARTS) if (found := keys.parse_part(key))]
     manifests = _ids(context, keys.MANIFESTS, keys.parse_manifest)
     marks = [found for key in context.keys(keys.MARKS) if (found := keys.parse_mark(key))]
 
@@ -149,7 +150,8 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
     committed = {save: record for save, record in context.map(manifest, manifests) if record}
     pending = [save for save in ships if save not in committed]
     ship_records = context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), pending)
-    wanted = [(save, rank) for save, rank in parts if save not in committed]
+    # Only of what is open: a long run has more parts than all other records together.
+    wanted = [at for found in context.map(partial(_parts_of, context), pending) for at in found]
     part_records = context.map(
         lambda at: context.read(keys.part_key(at[0], at[1]), PartRecord), wanted
     )
@@ -174,6 +176,11 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
         required=context.about.required,
         named=frozenset([*ships, *manifests, *(save for save, _ in marks)]),
     )
+
+
+def _parts_of(context: Context, save: SaveId) -> list[tuple[SaveId, int]]:
+    there = context.keys(f"{keys.PARTS}f{save.fence}/{save.n}/")
+    return [found for key in there if (found := keys.parse_part(key)) is not None]
 
 
 def _ids(context: Context, prefix: str, parse: Callable[[str], SaveId | None]) -> list[SaveId]:

@@ -98,8 +98,12 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
+    """`etag` as `Head`'s, None where a listing does not tell it."""
+
     key: str
     size: int
+    etag: str | None = None
+    storage_class: str | None = None
 
 
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE", "ARCHIVE_ACCESS", "DEEP_ARCHIVE_ACCESS", "Archive")

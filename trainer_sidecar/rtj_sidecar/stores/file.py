@@ -116,7 +116,7 @@ class FileStore:
                     if name.startswith(HIDDEN) or not key.startswith(prefix):
                         continue
                     if (status := self._stat(path)) is not None:
-                        found.append(Listed(key, status.st_size))
+                        found.append(Listed(key, status.st_size, etag_of(status)))
         yield from sorted(found, key=lambda item: item.key)
 
     def head(self, key: str) -> Head | None:

@@ -46,6 +46,7 @@ from rtj_sidecar.stores.s3_clients import clients_of
 from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Place, explain
+from rtj_sidecar.stores.s3_send import SAME_BYTES_TRIES, damaged
 from rtj_sidecar.stores.s3_stream import Streams
 from rtj_sidecar.stores.s3_upload import Uploads
 
@@ -109,15 +110,18 @@ class S3Store:
                 extra["IfNoneMatch"] = "*"
             case IfMatch(etag):
                 extra["IfMatch"] = etag
-        try:
-            answer = self._call("put_object", key, Body=data, **extra)
-        except (ConditionFailed, Absent):
-            # Our own write may have succeeded and only its reply been lost.
-            current = self.get(key)
-            if current is not None and current.data == data:
-                return Written(current.etag)
-            return Conflict()
-        return Written(answer["ETag"])
+        for _ in range(SAME_BYTES_TRIES):
+            try:
+                return Written(self._call("put_object", key, Body=data, **extra)["ETag"])
+            except BadDigest:
+                continue  # What is in memory does not change: it was the way.
+            except (ConditionFailed, Absent):
+                # Our own write may have succeeded and only its reply been lost.
+                current = self.get(key)
+                if current is not None and current.data == data:
+                    return Written(current.etag)
+                return Conflict()
+        raise damaged(key)
 
     def get(self, key: str) -> Small | None:
         try:
@@ -131,7 +135,12 @@ class S3Store:
         while True:
             answer = self._call("list_objects_v2", None, Prefix=self._prefix + prefix, **page)
             for item in answer.get("Contents", []):
-                yield Listed(item["Key"][len(self._prefix) :], item["Size"])
+                yield Listed(
+                    item["Key"][len(self._prefix) :],
+                    item["Size"],
+                    item.get("ETag"),
+                    item.get("StorageClass"),
+                )
             if not answer.get("IsTruncated"):
                 return
             page = {"ContinuationToken": answer["NextContinuationToken"]}

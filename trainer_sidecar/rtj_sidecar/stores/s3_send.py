@@ -15,7 +15,7 @@ from rtj_sidecar.stores.answers import BadDigest, NoSuchUpload
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
 from rtj_sidecar.stores.local import BLOCK, Source, blocks, crc64, crc64_text
 
-_SAME_BYTES_TRIES = 3
+SAME_BYTES_TRIES = 3
 
 
 class Sender:
@@ -43,7 +43,7 @@ class Sender:
         **arguments: Any,
     ) -> Any:
         """The answer. Raises SourceChanged, Cancelled, StoreProblem."""
-        for _ in range(_SAME_BYTES_TRIES):
+        for _ in range(SAME_BYTES_TRIES):
             try:
                 return self.say(
                     operation,
@@ -62,11 +62,15 @@ class Sender:
                     raise SourceChanged(source.path, "its bytes changed while read") from None
             except NoSuchUpload as error:
                 raise lost(key) from error
-        raise StoreProblem(
-            Reason.STORE_UNREACHABLE,
-            f"{key}: bytes arrive damaged at the store; check the network and any proxy",
-            transient=True,
-        )
+        raise damaged(key)
+
+
+def damaged(key: str) -> StoreProblem:
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{key}: bytes arrive damaged at the store; check the network and any proxy",
+        transient=True,
+    )
 
 
 def lost(key: str) -> StoreProblem:

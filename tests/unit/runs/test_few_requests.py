@@ -1,0 +1,119 @@
+"""How many requests a check and a look at a run cost: they do not grow with what is no news."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kit.memory_store import MemoryStore
+from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs.commit import Committed
+from rtj_sidecar.runs.fence import Claimed, Done
+from rtj_sidecar.runs.records import Parent, SaveFacts
+from rtj_sidecar.runs.run import Run
+from rtj_sidecar.runs.ships import Named
+from rtj_sidecar.runs.upload import LocalFile
+
+FILES = 40
+
+
+class Counting(MemoryStore):
+    """Counts calls by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+
+    def __getattribute__(self, name: str):  # type: ignore[no-untyped-def]
+        if name in ("get", "head", "list", "put", "sha256", "upload_file"):
+            self.calls[name] += 1
+        return super().__getattribute__(name)
+
+
+@pytest.fixture
+def store() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def run(store: Counting) -> Run:
+    made = Run(
+        store=store,
+        run_id="run",
+        cluster_uid="cluster",
+        job_uid="job",
+        rank=0,
+        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
+    )
+    claimed = made.claim(attempt=1, world_size=1)
+    assert isinstance(claimed, Claimed)
+    assert isinstance(made.set_parent(fence=1, parent=Parent(scratch=True)), Done)
+    return made
+
+
+def save(run: Run, n: int, disk: Path, *, files: int = FILES) -> str:
+    facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n, status="Verified")
+    named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+    assert isinstance(named, Named)
+    local = []
+    for number in range(files):
+        path = disk / f"{n}-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"{n} {number}".encode())
+        local.append(LocalFile(f"s{n}/{number}", path, path.stat().st_size, 0o644))
+    run.moving.upload_part(named.ship, files=local, save=facts)
+    assert isinstance(run.try_commit(named.ship, fence=1), Committed)
+    return named.ship.name
+
+
+def test_a_save_of_many_files_is_checked_by_one_listing(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    name = save(run, 1, tmp_path)
+    store.calls.clear()
+    assert run.judging.examine(name) == []
+    assert store.calls == {"list": 1}
+
+
+def test_what_a_listing_does_not_confirm_is_looked_at_by_itself(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    name = save(run, 1, tmp_path)
+    data = f"run/checkpoints/{name}/s1"
+    for number in (3, 5, 7):
+        del store.objects[f"{data}/{number}"]
+    store.put(f"{data}/3", b"x 3")  # of the size, with other bytes
+    store.put(f"{data}/5", b"longer than before")
+    store.put(f"{data}/9", b"1 9")  # the same bytes, put again
+    store.calls.clear()
+    found = {finding.path: finding.reason for finding in run.judging.examine(name)}
+    assert found == {
+        "s1/3": "CheckpointCorrupt",
+        "s1/5": "CheckpointCorrupt",
+        "s1/7": "CheckpointObjectMissing",
+    }
+    assert store.calls["head"] == 4
+
+
+def test_a_look_at_a_run_lists_no_part_of_what_is_durable(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    for n in range(1, 6):
+        save(run, n, tmp_path, files=1)
+    run.history()
+    store.calls.clear()
+    known = run.history()
+    assert (len(known.manifests), known.parts) == (5, {})
+    # Fences, ships, manifests, marks; and the one fence.
+    assert store.calls == {"list": 4, "get": 1}
+
+
+def test_parts_of_an_open_save_are_read(run: Run, store: Counting, tmp_path: Path) -> None:
+    save(run, 1, tmp_path, files=1)
+    facts = SaveFacts(root_key="s2", layout="generic", step=2)
+    named = run.name_ship(fence=1, n=2, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+    assert isinstance(named, Named)
+    run.answer_none(named.ship, why="no files")
+    found = run.history().parts
+    assert [(str(at), list(parts)) for at, parts in found.items()] == [("f1-n2", [0])]
