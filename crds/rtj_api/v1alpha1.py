@@ -54,6 +54,12 @@ class LayoutName(StrEnum):
     NVRX_LOCAL = "nvrx-local"
     DLROVER = "dlrover"
     DCP_HF = "dcp-hf"
+    COMPOSER = "composer"
+    TORCHTUNE = "torchtune"
+    FASTAI = "fastai"
+    ORBAX = "orbax"
+    TF_CHECKPOINT = "tf-checkpoint"
+    KERAS = "keras"
     SAFETENSORS = "safetensors"
     GENERIC = "generic"
 

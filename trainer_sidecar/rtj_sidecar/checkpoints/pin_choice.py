@@ -45,11 +45,14 @@ def next_history(*, before: InodeHistory, snapshot: Snapshot) -> InodeHistory:
 
 
 def how_to_pin(*, save: FoundSave, history: InodeHistory) -> dict[str, PinHow]:
-    """Link or copy, for each path. The first time a file of a reused name is copied."""
+    """Link or copy, for each path. The first time a file of a reused name is copied: also one that
+    lies beside the numbered directory which is the save."""
     aliases = {entry.path for entry in save.aliases}
+    directory = save.root_key != "." and all(e.path != save.root_key for e in save.files)
     plan = {}
     for entry in save.all_files:
-        reused = save.reused_path or entry.path in aliases
+        outside = directory and not entry.path.startswith(f"{save.root_key}/")
+        reused = save.reused_path or outside or entry.path in aliases
         trusted = entry.path in history.renamed or not reused
         link = trusted and entry.path not in history.in_place
         plan[entry.path] = PinHow.LINK if link else PinHow.COPY

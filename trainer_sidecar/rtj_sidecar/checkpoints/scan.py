@@ -21,6 +21,7 @@ from rtj_sidecar.checkpoints.layouts.base import Layout, Listing
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
 from rtj_sidecar.checkpoints.layouts.metric_names import with_named_metrics
 from rtj_sidecar.checkpoints.layouts.names import is_temporary
+from rtj_sidecar.checkpoints.layouts.stated import to_rebuild
 from rtj_sidecar.checkpoints.paths import UnsafePathError, resolve_link
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.types import (
@@ -247,6 +248,7 @@ def _companions(
 ) -> tuple[FileEntry, ...]:
     taken = {entry.path for save in saves for entry in save.all_files}
     taken |= {pointer.path for pointer in pointers}
+    taken |= {p.path for save in saves for p in to_rebuild(save.facts, root_key=save.root_key)}
     roots = tuple(f"{save.root_key}/" for save in saves if save.root_key not in taken | {"."})
     found = [
         entry

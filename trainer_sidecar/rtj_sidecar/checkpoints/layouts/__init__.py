@@ -6,18 +6,24 @@ from collections.abc import Sequence
 
 from rtj_sidecar.checkpoints.layouts.accelerate import AccelerateLayout
 from rtj_sidecar.checkpoints.layouts.base import Layout
+from rtj_sidecar.checkpoints.layouts.composer import ComposerLayout
 from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
 from rtj_sidecar.checkpoints.layouts.dcp_hf import DcpHuggingFaceLayout
 from rtj_sidecar.checkpoints.layouts.deepspeed import DeepSpeedLayout
 from rtj_sidecar.checkpoints.layouts.dlrover import DlroverLayout
+from rtj_sidecar.checkpoints.layouts.fastai import FastaiLayout
 from rtj_sidecar.checkpoints.layouts.generic import GenericLayout
 from rtj_sidecar.checkpoints.layouts.hf_trainer import HuggingFaceTrainerLayout
+from rtj_sidecar.checkpoints.layouts.keras import KerasLayout
 from rtj_sidecar.checkpoints.layouts.lightning import LightningLayout
 from rtj_sidecar.checkpoints.layouts.megatron import MegatronLayout
 from rtj_sidecar.checkpoints.layouts.nemo import NemoLayout
 from rtj_sidecar.checkpoints.layouts.nvrx import NvrxLocalLayout
+from rtj_sidecar.checkpoints.layouts.orbax import OrbaxLayout
 from rtj_sidecar.checkpoints.layouts.safetensors import SafetensorsLayout
+from rtj_sidecar.checkpoints.layouts.tf_checkpoint import TfCheckpointLayout
 from rtj_sidecar.checkpoints.layouts.torchfile import TorchFileLayout
+from rtj_sidecar.checkpoints.layouts.torchtune import TorchtuneLayout
 
 AUTO = "auto"
 GENERIC = "generic"
@@ -37,9 +43,15 @@ def specific_layouts() -> tuple[Layout, ...]:
         HuggingFaceTrainerLayout(),
         MegatronLayout(),
         DeepSpeedLayout(),
+        OrbaxLayout(),
         LightningLayout(),
         NvrxLocalLayout(),
         DcpHuggingFaceLayout(),
+        ComposerLayout(),
+        TorchtuneLayout(),
+        FastaiLayout(),
+        TfCheckpointLayout(),
+        KerasLayout(),
         DcpLayout(),
         TorchFileLayout(),
         SafetensorsLayout(),

@@ -1,0 +1,161 @@
+"""MosaicML Composer: `ep{E}-ba{B}-rank{r}.pt`, links `latest-rank{r}.pt`, and `ep{E}-ba{B}/` with
+the DCP files of FSDP.
+
+Only rank 0 writes a file unless the state is sharded, so that a `rank0` alone is whole. The link is
+removed and made again: `autoresume` begins anew without an error where a kill fell in between, so
+it is stated for every save.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rtj_sidecar.checkpoints.formats.facts import whole_number
+from rtj_sidecar.checkpoints.layouts import common, dcp_rules, nested
+from rtj_sidecar.checkpoints.layouts.base import Listing
+from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
+from rtj_sidecar.checkpoints.layouts.fields import fields_of
+from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
+from rtj_sidecar.checkpoints.layouts.guides import composer as guides
+from rtj_sidecar.checkpoints.layouts.names import is_temporary, numbers_in, rank_in
+from rtj_sidecar.checkpoints.layouts.stated import POINTERS, beside, link_pointer
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.resume_state import HAS
+from rtj_sidecar.checkpoints.types import (
+    Expectations,
+    FileEntry,
+    FoundSave,
+    Gate,
+    GateResult,
+    PartFiles,
+    Reason,
+)
+
+_FILE = re.compile(r"^ep(\d+)-ba(\d+)(?:-rank(\d+))?\.pt$")
+_DIRECTORY = re.compile(r"^ep(\d+)-ba(\d+)$")
+_TIME = "state.timestamp.Timestamp."
+_FIELDS = (f"{_TIME}epoch", f"{_TIME}batch", f"{_TIME}sample", "rng")
+_FIELDS += ("state.optimizers", "state.schedulers", "state.scaler", "state.dataset_state")
+_DCP = DcpLayout()
+
+
+class ComposerLayout:
+    """`layout: composer`."""
+
+    name = "composer"
+    guides = guides.GUIDES
+
+    def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
+        groups: dict[str, list[FileEntry]] = {}
+        for entry in listing.files:
+            if entry.path.endswith(".pt") and _is_ours(entry, reader):
+                named = _FILE.match(name_of(entry.path))
+                stem = f"ep{int(named[1])}-ba{int(named[2])}" if named else name_of(entry.path)
+                groups.setdefault(f"{parent_of(entry.path)}/{stem}", []).append(entry)
+        return (*(_save(found, reader) for found in groups.values()), *_sharded(listing, reader))
+
+    def gates(
+        self, *, save: FoundSave, reader: Reader, expect: Expectations
+    ) -> tuple[GateResult, ...]:
+        if nested.has_dcp([entry.path for entry in save.files]):
+            return dcp_rules.gates(save.files, reader=reader, expect=expect)
+        return (
+            common.no_marker("Composer"),
+            common.container_gate(save, reader),
+            _set_gate([entry.path for entry in save.files], expect),
+        )
+
+    def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
+        union = sorted(common.union_of(parts))
+        if nested.has_dcp(union):
+            return dcp_rules.union_gate(parts)
+        found = _set_gate(union, replace(expect, whole=True))
+        return replace(found, passed=True) if found.passed is None and union else found
+
+
+def _is_ours(entry: FileEntry, reader: Reader) -> bool:
+    if is_temporary(entry.path):
+        return False
+    if _FILE.match(name_of(entry.path)):
+        return True
+    peek = common.peek_of(reader, entry)
+    keys = peek.facts.get("keys") if peek is not None else None
+    if not isinstance(keys, list) or not {"state", "rng"} <= set(keys):
+        return False
+    return bool(fields_of(reader, entry, keep=(f"{_TIME}batch",)))
+
+
+def _save(found: list[FileEntry], reader: Reader) -> FoundSave:
+    first = min(found, key=lambda entry: (rank_in(name_of(entry.path)) or 0, entry.path))
+    named = _FILE.match(name_of(first.path))
+    told = fields_of(reader, first, keep=_FIELDS)
+    step, epoch = whole_number(told.get(f"{_TIME}batch")), whole_number(told.get(f"{_TIME}epoch"))
+    if named and step is None:
+        epoch, step = int(named[1][:18]), int(named[2][:18])
+    numbers = numbers_in(name_of(first.path))
+    facts: dict[str, object] = {"unit": "step", **({HAS: _held(told)} if told else {})}
+    if named:
+        facts[POINTERS] = [_latest(entry) for entry in found]
+    return FoundSave(
+        root_key=first.path,
+        layout=ComposerLayout.name,
+        files=tuple(found),
+        step=step,
+        epoch=epoch,
+        full_state=bool(told.get("state.optimizers")) if told else None,
+        reused_path=not (named or numbers.sure),
+        facts=facts,
+    )
+
+
+def _latest(entry: FileEntry) -> dict[str, object]:
+    rank = rank_in(name_of(entry.path)) or 0
+    return link_pointer(beside(entry.path, f"latest-rank{rank}.pt"), name_of(entry.path))
+
+
+def _held(told: Mapping[str, object]) -> dict[str, bool]:
+    has = {
+        "optimizer": bool(told.get("state.optimizers")),
+        "scheduler": bool(told.get("state.schedulers")),
+        "rng": bool(told.get("rng")),
+        "loader": bool(told.get("state.dataset_state")),
+    }
+    return {**has, "scaler": True} if told.get("state.scaler") else has
+
+
+def _set_gate(paths: Sequence[str], expect: Expectations) -> GateResult:
+    """Every rank's file once another than rank 0 has one; rank 0's alone is whole."""
+    ranks = {rank for path in paths if (rank := rank_in(name_of(path))) is not None}
+    if not expect.whole or ranks <= {0}:
+        return GateResult(Gate.SET, None, "rank 0 writes for all, unless the state is sharded")
+    for rank in range(max(expect.world_size or 0, max(ranks) + 1)):
+        if rank not in ranks:
+            detail = f"{min(paths)}: no file of rank {rank}"
+            return GateResult(Gate.SET, False, detail, Reason.FILES_MISSING)
+    return GateResult(Gate.SET, True, f"files of all {len(ranks)} ranks")
+
+
+def _sharded(listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
+    """`ep{E}-ba{B}/` with DCP files inside."""
+    inside = tuple(
+        entry
+        for entry in listing.files
+        if any(_DIRECTORY.match(part) for part in entry.path.split("/")[:-1])
+    )
+    found = []
+    for save in _DCP.recognise(listing=Listing(inside), reader=reader) if inside else ():
+        named = _DIRECTORY.match(name_of(save.root_key))
+        if named:
+            latest = link_pointer(beside(save.root_key, "latest-rank0.pt"), name_of(save.root_key))
+            found.append(
+                replace(
+                    save,
+                    layout=ComposerLayout.name,
+                    step=int(named[2][:18]),
+                    epoch=int(named[1][:18]),
+                    facts={**save.facts, POINTERS: [latest], "unit": "step"},
+                )
+            )
+    return tuple(found)

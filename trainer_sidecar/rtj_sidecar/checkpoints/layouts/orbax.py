@@ -1,0 +1,233 @@
+"""Orbax: `N/` of a CheckpointManager, and single directories of a Checkpointer.
+
+All is written below `N.orbax-checkpoint-tmp/` and renamed at the end, with the time of the commit
+in `_CHECKPOINT_METADATA`. Orbax never cleans up what a killed save left: it is a torn save here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from rtj_sidecar.checkpoints.formats import jsonfile, ocdbt
+from rtj_sidecar.checkpoints.formats.base import FileCheck, Window
+from rtj_sidecar.checkpoints.formats.facts import EPOCH_KEYS, LOSS_KEYS, number, whole_number
+from rtj_sidecar.checkpoints.layouts import common
+from rtj_sidecar.checkpoints.layouts.base import Listing
+from rtj_sidecar.checkpoints.layouts.grouping import name_of
+from rtj_sidecar.checkpoints.layouts.guides import orbax as guides
+from rtj_sidecar.checkpoints.layouts.names import numbers_in
+from rtj_sidecar.checkpoints.paths import UnsafePathError
+from rtj_sidecar.checkpoints.reader import Reader
+from rtj_sidecar.checkpoints.resume_state import HAS, parts_named
+from rtj_sidecar.checkpoints.types import (
+    Expectations,
+    FileEntry,
+    FoundSave,
+    Gate,
+    GateResult,
+    PartFiles,
+    Reason,
+)
+
+MARKER = "_CHECKPOINT_METADATA"
+TREE = "_METADATA"
+TEMPORARY = ".orbax-checkpoint-tmp"
+_MANIFEST = "manifest.ocdbt"
+_PROCESS = re.compile(r"^(.*/)?(?:ocdbt\.process_|array_metadatas/process_)(\d+)(?:/|$)")
+_DATA = re.compile(r"(^|/)d/[0-9a-f]{32}$")
+_MARKER_KEYS = ("commit_timestamp_nsecs", "metrics", "custom_metadata")
+_JSON = ("metadata", "metrics")
+"""Items of JsonSave, and the manager's metrics, are files of these names."""
+
+
+class OrbaxLayout:
+    """`layout: orbax`."""
+
+    name = "orbax"
+    guides = guides.GUIDES
+
+    def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
+        roots = _roots(listing.files)
+        found: dict[str, list[FileEntry]] = {}
+        for entry in listing.files:
+            root = _root_above(entry.path, roots)
+            # `*.__lock` files come and go.
+            if root is not None and not entry.path.endswith(".__lock"):
+                found.setdefault(root, []).append(entry)
+        return tuple(_save(root, files, reader) for root, files in found.items())
+
+    def gates(
+        self, *, save: FoundSave, reader: Reader, expect: Expectations
+    ) -> tuple[GateResult, ...]:
+        files = {entry.path[len(save.root_key) + 1 :]: entry for entry in save.files}
+        marker = _marker_gate(save, files, reader, expect)
+        if marker.passed is False:
+            why = "not looked at: an earlier gate failed"
+            return marker, GateResult(Gate.CONTAINER, None, why), GateResult(Gate.SET, None, why)
+        checks = [(entry, _check(reader, entry)) for entry in save.files]
+        whole = _set_gate(files) if expect.whole else GateResult(Gate.SET, None, "one rank's share")
+        return marker, common.container_result(checks), whole
+
+    def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
+        union = common.union_of(parts)
+        if any(TEMPORARY in path for path in union) or not union:
+            detail = "the save was not renamed to its final name: it did not finish"
+            return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
+        if not any(name_of(path) in (MARKER, TREE) for path in union):
+            detail = f"no rank has {MARKER}: the save did not finish"
+            return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
+        return _set_gate(union)
+
+
+def _roots(files: Iterable[FileEntry]) -> frozenset[str]:
+    """Directories that are one save each: the outermost with a marker, a tree, or the name of one
+    that was never finished."""
+    roots = set()
+    for entry in files:
+        parts = entry.path.split("/")
+        for depth, part in enumerate(parts[:-1]):
+            if TEMPORARY in part:
+                roots.add("/".join(parts[: depth + 1]))
+                break
+        if len(parts) > 1 and parts[-1] in (MARKER, TREE):
+            roots.add("/".join(parts[:-1]))
+            # `N/<item>/_METADATA` of a version without the marker: the number is the save.
+            if len(parts) > 2 and parts[-1] == TREE and numbers_in(parts[-3]):
+                roots.add("/".join(parts[:-2]))
+    return frozenset(roots)
+
+
+def _root_above(path: str, roots: frozenset[str]) -> str | None:
+    parts = path.split("/")
+    above = ("/".join(parts[: depth + 1]) for depth in range(len(parts) - 1))
+    return next((root for root in above if root in roots), None)
+
+
+def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
+    files = {entry.path[len(root) + 1 :]: entry for entry in found}
+    numbers = numbers_in(name_of(root).partition(TEMPORARY)[0])
+    facts: dict[str, object] = {}
+    values: dict[str, object] = {}
+    keys: list[str] = []
+    for path, entry in files.items():
+        if path == MARKER:
+            metrics = _json(reader, entry, _MARKER_KEYS).get("metrics")
+            values |= metrics if isinstance(metrics, dict) else {}
+        elif name_of(path) == TREE:
+            keys += _tree_keys(reader, entry)
+        elif name_of(path) in _JSON:
+            values |= _json(reader, entry, (*EPOCH_KEYS, *LOSS_KEYS))
+    optimizer = any("optim" in key.lower() or "opt_state" in key.lower() for key in keys)
+    items = sorted({path.split("/")[0] for path in files if "/" in path})
+    if keys:
+        facts[HAS] = _held(keys, items, optimizer=optimizer)
+        facts["keys"] = sorted({key.split("'")[1] if "'" in key else key for key in keys})[:64]
+    step = numbers.weak if numbers.step is None else numbers.step
+    facts |= {"unit": "step"} if step is not None else {}
+    epochs = [e for key in EPOCH_KEYS if (e := whole_number(values.get(key))) is not None]
+    losses = [v for key in LOSS_KEYS if (v := number(values.get(key))) is not None]
+    return FoundSave(
+        root_key=root,
+        layout=OrbaxLayout.name,
+        files=tuple(found),
+        step=step,
+        epoch=epochs[0] if epochs else numbers.epoch,
+        loss=losses[0] if losses else None,
+        full_state=optimizer if keys else None,
+        reused_path=not (numbers.sure or name_of(root).isdecimal()),
+        facts=facts,
+    )
+
+
+def _held(keys: Sequence[str], items: Sequence[str], *, optimizer: bool) -> dict[str, bool]:
+    """The schedule of optax lies in the optimizer's state; the data's position in an item."""
+    has = parts_named([*keys, *items], optimizer=optimizer)
+    loader = has["loader"] or any(
+        i.startswith(("data", "iter", "grain", "train_iter")) for i in items
+    )
+    return {"optimizer": optimizer, "rng": has["rng"], "loader": loader}
+
+
+def _json(reader: Reader, entry: FileEntry, keep: Sequence[str]) -> Mapping[str, object]:
+    try:
+        check = common.json_of(reader, entry, keep=keep)
+    except (OSError, UnsafePathError):
+        return {}
+    return check.facts
+
+
+def _tree_keys(reader: Reader, entry: FileEntry) -> list[str]:
+    """Names of the leaves, as Orbax writes them: `('opt_state', 'mu')`."""
+
+    def look(window: Window, _: bytearray) -> FileCheck:
+        value = jsonfile.load(window, caps=reader.caps)
+        tree = value.get("tree_metadata") if isinstance(value, dict) else None
+        keys = [str(key)[:500] for key in tree] if isinstance(tree, dict) else []
+        return FileCheck("orbax-tree", None, "", facts={"keys": keys[:100_000]})
+
+    try:
+        keys = reader.ask(entry, "orbax-tree", look).facts.get("keys")
+    except (OSError, UnsafePathError):
+        return []
+    return keys if isinstance(keys, list) else []
+
+
+def _marker_gate(
+    save: FoundSave, files: Mapping[str, FileEntry], reader: Reader, expect: Expectations
+) -> GateResult:
+    for path in (save.root_key, *files):
+        if TEMPORARY in path:
+            detail = f"{save.root_key} was not renamed to its final name: the save did not finish"
+            return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
+    entry = files.get(MARKER)
+    if entry is None:
+        if not expect.whole:
+            return GateResult(Gate.MARKER, None, f"{MARKER} is not here; another rank may hold it")
+        return GateResult(Gate.MARKER, True, "renamed to its final name, as older releases commit")
+    check = common.json_of(reader, entry, keep=_MARKER_KEYS)
+    if check.passed is None:
+        return GateResult(Gate.MARKER, None, check.detail)
+    if not check.passed:
+        return common.failed(Gate.MARKER, Reason.MARKER_INVALID, check.detail)
+    if not check.facts.get("commit_timestamp_nsecs"):
+        detail = f"{entry.path} states no time of a commit: the save did not finish"
+        return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
+    return GateResult(Gate.MARKER, True, f"{MARKER} states when it was committed")
+
+
+def _check(reader: Reader, entry: FileEntry) -> FileCheck:
+    name = name_of(entry.path)
+    manifest = name == _MANIFEST
+    if manifest or _DATA.search(entry.path):
+
+        def look(window: Window, _: bytearray) -> FileCheck:
+            return ocdbt.check(window, manifest=manifest, caps=reader.caps)
+
+        return reader.ask(entry, ("ocdbt", manifest), look)
+    if name in (MARKER, TREE, "_sharding", *_JSON):
+        return reader.ask(entry, "json", lambda w, _: jsonfile.check(w, caps=reader.caps))
+    return common.check_of(reader, entry)
+
+
+def _set_gate(files: Iterable[str]) -> GateResult:
+    """In each item, the files of processes 0 to the last, and a manifest beside its data."""
+    paths = set(files)
+    processes: dict[str, set[int]] = {}
+    for path in paths:
+        if named := _PROCESS.match(path):
+            processes.setdefault(path[: named.start(2)], set()).add(int(named.group(2)))
+    for stem, found in sorted(processes.items()):
+        for process in range(max(found) + 1):
+            if process not in found:
+                detail = f"{stem}{process} is missing"
+                return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+    for path in sorted(paths):
+        if _DATA.search(path):
+            manifest = f"{path[: -len('d/') - 32]}{_MANIFEST}"
+            if manifest not in paths:
+                detail = f"{manifest} is missing beside its data"
+                return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+    if not processes:
+        return GateResult(Gate.SET, None, "nothing says which files belong to it")
+    return GateResult(Gate.SET, True, "the files of every process, each with its manifest")
