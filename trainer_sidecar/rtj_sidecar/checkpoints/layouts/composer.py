@@ -37,7 +37,7 @@ _FILE = re.compile(r"^ep(\d+)-ba(\d+)(?:-rank(\d+))?\.pt$")
 _DIRECTORY = re.compile(r"^ep(\d+)-ba(\d+)$")
 _TIME = "state.timestamp.Timestamp."
 _FIELDS = (f"{_TIME}epoch", f"{_TIME}batch", f"{_TIME}sample", "rng")
-_FIELDS += ("state.optimizers", "state.schedulers", "state.scaler", "state.dataset_state")
+_FIELDS += ("state.optimizers", "state.schedulers", "state.dataset_state.train")
 _DCP = DcpLayout()
 
 
@@ -116,13 +116,12 @@ def _latest(entry: FileEntry) -> dict[str, object]:
 
 
 def _held(told: Mapping[str, object]) -> dict[str, bool]:
-    has = {
+    return {
         "optimizer": bool(told.get("state.optimizers")),
         "scheduler": bool(told.get("state.schedulers")),
         "rng": bool(told.get("rng")),
-        "loader": bool(told.get("state.dataset_state")),
+        "loader": bool(told.get("state.dataset_state.train")),
     }
-    return {**has, "scaler": True} if told.get("state.scaler") else has
 
 
 def _set_gate(paths: Sequence[str], expect: Expectations) -> GateResult:

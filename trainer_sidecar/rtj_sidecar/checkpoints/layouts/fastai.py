@@ -6,14 +6,14 @@ fastai's default, a file is weights alone, like any other of torch.save: `torchf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rtj_sidecar.checkpoints.layouts import common
 from rtj_sidecar.checkpoints.layouts.base import Listing
 from rtj_sidecar.checkpoints.layouts.fields import fields_of
-from rtj_sidecar.checkpoints.layouts.grouping import name_of
 from rtj_sidecar.checkpoints.layouts.guides import fastai as guides
-from rtj_sidecar.checkpoints.layouts.names import is_temporary, numbers_in, pattern_of
+from rtj_sidecar.checkpoints.layouts.names import is_temporary, pattern_of
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.resume_state import HAS
 from rtj_sidecar.checkpoints.types import (
@@ -25,6 +25,7 @@ from rtj_sidecar.checkpoints.types import (
 )
 
 _KEYS = {"model", "opt"}
+_EPOCH = re.compile(r"_(\d+)\.pth$")
 _HYPERS = "opt.hypers"
 """What fastai's optimizers call their settings: others write `param_groups`."""
 
@@ -67,15 +68,15 @@ class FastaiLayout:
 
 
 def _save(entry: FileEntry, *, whole: bool) -> FoundSave:
-    numbers = numbers_in(name_of(entry.path))
+    # `SaveModelCallback` appends the epoch to whatever name it was given.
+    named = _EPOCH.search(entry.path)
     has = {"optimizer": True, "scheduler": False, "rng": False, "loader": False}
     return FoundSave(
         root_key=entry.path,
         layout=FastaiLayout.name,
         files=(entry,),
-        step=numbers.step,
-        epoch=numbers.weak if numbers.epoch is None else numbers.epoch,
+        epoch=int(named[1][:18]) if named else None,
         full_state=True if whole else None,
-        reused_path=not numbers.sure,
-        facts={"unit": "epoch", **({HAS: has} if whole else {})},
+        reused_path=True,
+        facts={**({"unit": "epoch"} if named else {}), **({HAS: has} if whole else {})},
     )

@@ -203,18 +203,8 @@ def _numbers(reader: Reader, found: Sequence[FileEntry], bundle: tfbundle.Bundle
     values: dict[str, int] = {}
     for entry in found:
         tensors = tuple(t for t in wanted if t.shard == _shard_of(entry.path))
-
-        def look(
-            window: Window, _: bytearray, of: tuple[tfbundle.Tensor, ...] = tensors
-        ) -> FileCheck:
-            numbers = tfbundle.whole_numbers(window, of)
-            return FileCheck("tf-numbers", None, "", facts=dict(numbers))
-
-        try:
-            read = reader.ask(entry, ("tf-numbers", hash(tensors)), look).facts if tensors else {}
-        except (OSError, UnsafePathError):
-            continue
-        values |= {name: value for name, value in read.items() if isinstance(value, int)}
+        if tensors:
+            values |= _values(reader, entry, tensors)
     best: dict[str, tuple[int, int]] = {}
     for name, value in values.items():
         kind, rank = _meaning(name) or ("", 9)

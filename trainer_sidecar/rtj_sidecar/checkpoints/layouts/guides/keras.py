@@ -6,7 +6,7 @@ from rtj_sidecar.checkpoints.layouts.guide import Guide
 
 _CONTAINER = (
     "every member's CRC-32 of `.keras`; of HDF5 that its writer closed it (the superblock names"
-    " the exact size) and that every group and array lies within it. It has no checksum: zeros within"
+    " the exact size) and that every group and array lies within it. It has no checksum: zeros in"
     " an array are not seen"
 )
 
