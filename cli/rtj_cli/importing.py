@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from rtj_api.stores import SCHEMES
 from rtj_sidecar.checkpoints.types import FoundSave
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.imports.choosing import Passed
@@ -59,8 +60,10 @@ class Imported:
 def looked_at(source: str, *, how: How, endpoint: str | None, region: str | None) -> Survey:
     """What a source holds. Raises Refused, StoreProblem, SourceChanged, OSError."""
     url = source if "://" in source else Path(source).expanduser().resolve().as_uri()
-    if urlsplit(url).scheme not in ("file", "s3"):
-        raise Refused(f"{source}: name a directory, or file:// or s3:// URL", Code.USAGE)
+    known = [scheme.name for scheme in SCHEMES]
+    if urlsplit(url).scheme not in known:
+        forms = ", ".join(f"{name}://" for name in known)
+        raise Refused(f"{source}: name a directory, or a URL: {forms}", Code.USAGE)
 
     def opened(place: str) -> Store:
         return open_store(place, endpoint=endpoint, region=region)

@@ -32,7 +32,13 @@ KEPT, IN_USE_SECONDS = 3, 900.0
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "operator": ("requirements/operator.txt", "crds/rtj_api", "operator/rtj_operator"),
-    "sidecar": ("requirements/sidecar.txt", "crds/rtj_api", "trainer_sidecar/rtj_sidecar"),
+    "sidecar": (
+        "requirements/sidecar.txt",
+        "requirements/sidecar-stores.txt",
+        "requirements/sidecar-hdfs.txt",
+        "crds/rtj_api",
+        "trainer_sidecar/rtj_sidecar",
+    ),
 }
 COMMON = ("Dockerfile", ".dockerignore")
 

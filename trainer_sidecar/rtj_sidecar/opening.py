@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Directive, SidecarConfig
@@ -21,7 +22,7 @@ from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.context import About
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.station import Station
-from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.stores.base import Store, StoreProblem
 from rtj_sidecar.stores.open import kept_in, open_store
 from rtj_sidecar.stores.pace import Pace
 
@@ -84,8 +85,14 @@ def open_run(config: SidecarConfig, *, reporter: Reporter) -> Run | None:
             command=tuple(config.command),
             required=tuple(config.required_keys),
         ),
-        open_place=opened,
+        open_place=partial(_elsewhere, opened, config),
     )
+
+
+def _elsewhere(opened: Callable[..., Store], config: SidecarConfig, url: str) -> Store:
+    """Another place to copy from: a server's address is that of stores of the same kind only."""
+    same = urlsplit(url).scheme == urlsplit(config.store_url or "").scheme
+    return opened(url) if same else opened(url, endpoint=None, region=None)
 
 
 def union_gate(

@@ -23,8 +23,8 @@ FORMS = (
     "write a save of this run by its full name (f3-n2-s400), another run of the same store by its "
     "ID (team/gpt) or one save of it (team/gpt/f3-n2-s400), the URL of such a run "
     "(s3://bucket/prefix/team/gpt), or where checkpoints of another origin lie: a directory that "
-    "the trainer mounts (/data/old-run), a bucket path (s3://bucket/some/checkpoints), or a "
-    "manifest.json in either; `rtj inspect` lists the names"
+    "the trainer mounts (/data/old-run), a bucket path (s3://bucket/some/checkpoints; gs://, az:// "
+    "and hdfs:// alike), or a manifest.json in either; `rtj inspect` lists the names"
 )
 
 _SCHEMES = {scheme.name for scheme in SCHEMES}

@@ -215,6 +215,8 @@ CASES = {
             checkpoint(resumeFrom="s3://bucket/prefix/team/gpt"),
             checkpoint(resumeFrom="file:///mnt/runs/gpt/f1-n1"),
             checkpoint(resumeFrom="/mnt/last.pt"),
+            checkpoint(resumeFrom="gs://bucket/old"),
+            checkpoint(resumeFrom="hdfs://namenode:8020/old/ckpts"),
             checkpoint(resumeFrom="s3://bucket/old/ckpts/manifest.json"),
         ],
         refuses=[

@@ -102,6 +102,7 @@ def job(store: MemoryStore, tmp_path: Path) -> Callable[..., Job]:
         ("team/gpt/f3-n2-s400", Named(Whose.OTHER, run="team/gpt", save="f3-n2-s400")),
         ("s3://b/p/team/gpt", Named(Whose.PLACE, run="s3://b/p/team/gpt")),
         ("file:///d/gpt/f1-n1", Named(Whose.PLACE, run="file:///d/gpt", save="f1-n1")),
+        ("gs://b/old", Named(Whose.PLACE, run="gs://b/old")),
         ("/data/old/", Named(Whose.PATH, run="/data/old")),
         ("/runs/gpt/f1-n1", Named(Whose.PATH, run="/runs/gpt", save="f1-n1")),
     ],
@@ -110,7 +111,7 @@ def test_what_a_value_names(value: str, named: Named) -> None:
     assert read_named(value) == named
 
 
-@pytest.mark.parametrize("value", ["", "/", "/data/../ckpt", "a//b", "gs://b/run", "../x", "a b"])
+@pytest.mark.parametrize("value", ["", "/", "/data/../ckpt", "a//b", "ftp://b/run", "../x", "a b"])
 def test_what_names_nothing_is_told_the_forms(value: str) -> None:
     with pytest.raises(ValueError, match="f3-n2-s400"):
         read_named(value)
