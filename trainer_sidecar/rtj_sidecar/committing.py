@@ -178,14 +178,14 @@ class Committing:
 
     def ignored(self, message: str) -> None:
         at = self._at
-        at.link.kill(up_to=at.attempt)
+        at.kill_trainer(up_to=at.attempt)
         at.fail(Reason.CHECKPOINT_IGNORED, message)
 
     def lost(self, by: int) -> None:
         """A higher fence exists: whoever holds it publishes, and this attempt stops."""
         at = self._at
         at.may_publish = False
-        at.link.kill(up_to=at.attempt)
+        at.kill_trainer(up_to=at.attempt)
         at.fail(
             Reason.FENCE_TAKEN,
             f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer "

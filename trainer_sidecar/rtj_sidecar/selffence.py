@@ -142,7 +142,7 @@ class SelfFence:
             return
         at.overtaken = True
         at.may_publish = False
-        at.link.kill(up_to=at.attempt)
+        at.kill_trainer(up_to=at.attempt)
         at.fail(reason, message)
 
     async def check_before_go(self, attempt: int) -> None:

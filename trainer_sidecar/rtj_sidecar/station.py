@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 CANDIDATES_TOLD = 100
 TELL_SECONDS = 1.0
+KILL_KEY = "kill"
 
 log = logging.getLogger("rtj.sidecar")
 
@@ -152,6 +153,19 @@ class Station:
             ranks=list(ranks),
         )
         self.set_phase(SidecarPhase.FAILED, problem=problem)
+
+    def kill_trainer(self, *, up_to: int) -> None:
+        """End the trainer of any attempt up to that one without grace. Where the wish cannot be
+        written (a full disk), it is tried again until it can: whoever calls has lost its right to
+        write, and must not end itself over it."""
+        try:
+            self.link.kill(up_to=up_to)
+        except OSError as error:
+            text = f"{self.link.run} cannot be written, so the trainer is not stopped yet: {error}"
+            self.reporter.degrade(KILL_KEY, Reason.DISK_FULL, text)
+            self.loop.call_later(1.0, partial(self.kill_trainer, up_to=up_to))
+            return
+        self.reporter.heal(KILL_KEY)
 
     def begin_progress(self, *, back: int = 0) -> None:
         """Forget an older attempt's progress; read the log from here, or `back` bytes before."""

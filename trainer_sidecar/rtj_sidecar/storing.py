@@ -235,7 +235,7 @@ class Storing:
                 back_off = min(MAX_BACK_OFF, 2 * back_off)
         at.reporter.heal(KEY)
         if isinstance(answer, FenceTaken):
-            at.link.kill(up_to=attempt)
+            at.kill_trainer(up_to=attempt)
             at.fail(
                 Reason.FENCE_TAKEN,
                 f"fence {answer.fence} of run {at.site.config.run_id} was taken by {answer.owner} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -303,7 +304,7 @@ def test_probes_are_true_while_no_trainer_runs_and_asked_while_one_does(tmp_path
         assert probe("--tcp", "127.0.0.1:1", "--timeout", "1") == 0
         one.go(1)
         one.until_running(1)
-        wait_for(lambda: "port" in one.output_text())
+        wait_for(lambda: re.search(r"port \d+\s", one.output_text()))
         port = one.output_text().split()[1]
         assert probe("--", "false") == 1
         assert probe("--", "true") == 0

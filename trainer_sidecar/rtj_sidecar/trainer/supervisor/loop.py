@@ -33,6 +33,7 @@ from .writers import WRITERS_SECONDS, Writers
 TICK_SECONDS = 0.015
 IDLE_WRITE_SECONDS = 5.0
 DEFAULT_GRACE_SECONDS = 30.0
+DRAIN_SECONDS = 2.0
 
 
 class Supervisor:
@@ -298,8 +299,10 @@ class Supervisor:
         self.view.update(end_of(status), state="exited", endedAt=time.time())
         # As when a container's first process ends: what it started ends with it.
         self.clear(0.01, everything=False)
-        # Usually under a millisecond; longer only where something else holds the pipe open.
-        deadline = time.monotonic() + 0.1
+        # Usually under a millisecond; longer where this machine is busy or nobody takes our own
+        # output. What the trainer said last is the cause, so its end is not told without it; only
+        # a process that does not die may hold the pipe open for ever.
+        deadline = time.monotonic() + (0.1 if self.lingering else DRAIN_SECONDS)
         for thread in self.pumps:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.writers.switch(False)

@@ -24,6 +24,7 @@ class Log:
         self.path = path
         self.lock = threading.Lock()
         self.tail = bytearray()
+        self.parts = {}  # by sink, the line that has not ended yet
         self.descriptor = None
         self.size = 0
 
@@ -31,10 +32,15 @@ class Log:
         """A new trainer has its own tail; the file goes on."""
         with self.lock:
             self.tail = bytearray()
+            self.parts = {}
 
-    def add(self, chunk):
+    def add(self, chunk, sink=None):
+        """`sink`: of two streams neither breaks the other's lines."""
         with self.lock:
-            self.tail += chunk
+            known = self.parts.get(sink, b"") + chunk
+            end = max(known.rfind(b"\n"), known.rfind(b"\r")) + 1
+            self.tail += known[:end]
+            self.parts[sink] = known[end:][-TAIL_BYTES:]
             if len(self.tail) > 2 * TAIL_BYTES:
                 del self.tail[:-TAIL_BYTES]
             try:
@@ -56,7 +62,8 @@ class Log:
 
     def lines(self):
         with self.lock:
-            return last_lines(bytes(self.tail[-TAIL_BYTES:]))
+            parts = [part for part in self.parts.values() if part]
+            return last_lines(bytes(self.tail[-TAIL_BYTES:]) + b"\n".join(parts))
 
 
 def last_lines(content):
@@ -80,6 +87,7 @@ def log_lines(path):
 
 def pump(source, sink, log):
     """Pass bytes from the trainer's pipe on as they come, until its last writer is gone."""
+    stream = sink
     try:
         while True:
             try:
@@ -90,7 +98,7 @@ def pump(source, sink, log):
                 break
             if not chunk:
                 break
-            log.add(chunk)
+            log.add(chunk, stream)
             while chunk and sink is not None:
                 try:
                     chunk = chunk[os.write(sink, chunk) :]
