@@ -31,6 +31,7 @@ from rtj_sidecar.runs.records import FenceRecord, ReadyRecord, ReadyState
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing
+from rtj_sidecar.trials import ticks_of
 
 T = TypeVar("T")
 
@@ -251,7 +252,7 @@ class Agreeing:
     def still_for(self, said: Said) -> float:
         """Seconds since any of these records said something new."""
         moved = tuple(
-            (r.rank, r.state, r.moved, r.step, tuple(r.pinned))
+            (r.rank, r.state, r.moved, r.step, r.probing, tuple(r.pinned))
             for r in sorted(said.values(), key=lambda r: r.rank)
         )
         if moved != self._moved:
@@ -291,7 +292,8 @@ class Agreeing:
         report = at.reporter.current
         # Names change what can be chosen; steps and bytes only show movement.
         words = (place, tuple(report.pinned), tuple(report.shares))
-        moves = (at.fetching, report.progress.step)
+        probing = ticks_of(report.trial)
+        moves = (at.fetching, report.progress.step, probing)
         is_due = time.monotonic() - self._told_at > TELL_SECONDS
         if self._told == (words, moves) or (self._told[:1] == (words,) and not is_due):
             return
@@ -306,6 +308,7 @@ class Agreeing:
             url=contract.sidecar_url(address, port=at.site.port) if address else None,
             moved=at.fetching,
             step=report.progress.step,
+            probing=probing,
         )
         self._told, self._told_at = (words, moves), time.monotonic()
 

@@ -38,6 +38,7 @@ BEGIN_SECONDS = 60.0  # the supervisor takes it up in a few milliseconds
 END_SECONDS = 60.0  # from its time limit to its end: it is killed at once
 MARK_SECONDS = 20.0
 LOOK_SECONDS = 0.02
+TICK_SECONDS = 20.0
 
 
 def digest_of(probe: Probe, *, image: str | None) -> str:
@@ -51,6 +52,14 @@ def begin_attempt(at: Station, directive: Directive) -> None:
     at.reporter.set(trial=None)
     if directive.forget_probes:
         at.journal.note(probe_failed={})
+
+
+def ticks_of(trial: TrialReport | None) -> int:
+    """Rises while a probe runs, for those who wait for this rank and see only its records. Its own
+    time limit ends it."""
+    if trial is None or trial.state is not TrialState.RUNNING:
+        return 0
+    return 1 + int((time.time() - trial.since) / TICK_SECONDS)
 
 
 def told_before(entry: Entry) -> TrialReport | None:

@@ -51,6 +51,7 @@ class Agreement:
         url: str | None = None,
         moved: int = 0,
         step: int | None = None,
+        probing: int = 0,
     ) -> None:
         """Write this rank's own record."""
         record = ReadyRecord(
@@ -64,6 +65,7 @@ class Agreement:
             url=url,
             moved=moved,
             step=step,
+            probing=probing,
             written_at=self.context.now(),
         )
         key = keys.ready_key(fence, self.context.rank)

@@ -107,6 +107,7 @@ class ReadyRecord(Wire):
     url: str | None = None  # where its sidecar serves files
     moved: int = 0  # bytes fetched for this attempt: shows that a long fetch goes on
     step: int | None = None  # of its trainer: shows that it goes on
+    probing: int = 0  # how often it has said that its probe still runs
     written_at: float
 
 
