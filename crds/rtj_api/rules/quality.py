@@ -23,13 +23,10 @@ _WORDS: Mapping[str, str] = {
 }
 _RESHARDS: Mapping[str, bool] = {
     "dcp": True,
-    "torchtitan": True,
     "orbax": True,
-    "megatron": True,
     "nemo": True,
     "deepspeed": False,
-    "nvrx": False,
-    "megatron-legacy": False,
+    "nvrx-local": False,
 }
 """By layout: whether the framework can load a save into another number of ranks. Others: it
 depends on the script (`reference: docs/frameworks.md`)."""

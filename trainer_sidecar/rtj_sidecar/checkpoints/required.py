@@ -21,6 +21,7 @@ from rtj_sidecar.checkpoints.types import FileEntry, FoundSave
 
 FACT = "required"
 _SHOWN = 5
+_TENSORS = 64 * 1024  # a smaller file that cannot be read is a note, a tokenizer, a random state
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def required_of(save: FoundSave, reader: Reader, *, patterns: Sequence[str]) -> 
     unread: list[str] = []
     for entry in save.files:
         found = _names(reader, entry)
-        if found is None:
+        if found is None and (entry.size >= _TENSORS or len(save.files) == 1):
             unread.append(entry.path)
         elif found:
             where.append(entry.path)
