@@ -1,17 +1,20 @@
 """Whether the job that holds a run's fence still exists: may it be claimed over?
 
-Must never say that a job has ended which merely could not be seen: of another cluster, or of a
-namespace that this operator does not serve, nothing is known.
+A job that was deleted lives on in its pods, which may still drain its last save. Must never say
+that a job has ended which merely could not be seen: of another cluster, or of a namespace that
+this operator does not serve, nothing is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from rtj_operator.core.observed import ReportView
+from rtj_operator.core.observed import JobKey, ReportView
 from rtj_operator.shell.api import Cluster
+from rtj_operator.shell.views import controller_uid, pod_view
 
 LIST_SECONDS = 5.0
+LOST_SECONDS = 120.0
 
 
 class FenceOwners:
@@ -32,12 +35,21 @@ class FenceOwners:
         self._uids: frozenset[str] = frozenset()
         self._read_at: float | None = None
 
-    async def lives(self, reports: Iterable[ReportView], *, job_uid: str) -> Mapping[str, bool]:
+    async def lives(self, heard: Iterable[ReportView], *, job_uid: str) -> Mapping[str, bool]:
         """By owner ("<clusterUID>/<jobUID>") that these reports name and that is not this job."""
+        reports = list(heard)
         named = {
             view.report.fence_owner
             for view in reports
             if view.report is not None and view.report.fence_owner
+        }
+        places = {
+            told.owner: JobKey(told.namespace, told.job)
+            for view in reports
+            if view.report is not None
+            and (told := view.report.holder) is not None
+            and told.namespace
+            and told.job
         }
         strangers = {
             owner: uid
@@ -49,7 +61,23 @@ class FenceOwners:
             return {}
         await self._read()
         found = {owner: uid in self._uids for owner, uid in strangers.items()}
+        if self._sees_all:
+            for owner in [owner for owner, lives in found.items() if not lives]:
+                found[owner] = await self._drains(places.get(owner), uid=strangers[owner])
         return {owner: lives for owner, lives in found.items() if lives or self._sees_all}
+
+    async def _drains(self, place: JobKey | None, *, uid: str) -> bool:
+        """Whether pods of a job that is gone are still there and may write. One whose node never
+        ended it is not waited for much longer than its grace."""
+        if place is None:
+            return False
+        raw = [pod for pod in await self._cluster.list_pods(place) if controller_uid(pod) == uid]
+        pods = [view for pod in raw if (view := pod_view(pod)) is not None]
+        late = self._clock() - LOST_SECONDS
+        return any(
+            not pod.is_terminal and (pod.deletion_deadline is None or pod.deletion_deadline > late)
+            for pod in pods
+        )
 
     async def _read(self) -> None:
         now = self._clock()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
-from rtj_api import wire
+from rtj_api import contract, wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Budgets, CheckpointStatus, Condition, Status, format_time
 from rtj_operator.core.observed import JobKey, ReportView
@@ -132,6 +133,46 @@ async def test_only_a_job_that_could_be_seen_is_said_to_be_gone(
     cluster.add_job({"metadata": {"namespace": "a", "name": "b", "uid": "living"}})
     owners = FenceOwners(cluster, cluster_uid="here", sees_all=sees_all, clock=clock)
     assert await owners.lives([reporting(owner)], job_uid="me") == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "lives"),
+    [
+        ({}, True),
+        ({"status": {"phase": "Succeeded"}}, False),
+        ({"metadata": {"deletionTimestamp": "2001-09-09T01:46:30Z"}}, True),
+        ({"metadata": {"deletionTimestamp": "2001-09-09T01:40:00Z"}}, False),  # its node is lost
+        ({"metadata": {"ownerReferences": []}}, False),
+    ],
+)
+async def test_a_job_that_is_gone_holds_its_run_while_its_pods_drain(
+    cluster, clock, pod: dict, lives: bool
+) -> None:
+    clock.now = 1_000_000_000.0  # 2001-09-09T01:46:40Z
+    owner = {"apiVersion": contract.API_VERSION, "kind": contract.KIND, "controller": True}
+    meta = {
+        "name": "old-0-1-abcd",
+        "namespace": "a",
+        "uid": "p",
+        "resourceVersion": "1",
+        "creationTimestamp": "2001-09-09T01:00:00Z",
+        "labels": {contract.LABEL_JOB: "old", contract.LABEL_RANK: "0"},
+        "annotations": {contract.ANNOTATION_MADE_IN: "1"},
+        "ownerReferences": [{**owner, "uid": "gone"}],
+    }
+    cluster.pods["a", "old-0-1-abcd"] = {
+        "metadata": meta | pod.get("metadata", {}),
+        "spec": {"containers": []},
+        "status": pod.get("status", {"phase": "Running"}),
+    }
+    heard = reporting("here/gone")
+    holder = wire.Holder(
+        owner="here/gone", namespace="a", job="old", attempt=1, fence=1, claimed_at=0
+    )
+    told = heard.report.model_copy(update={"holder": holder})
+    owners = FenceOwners(cluster, cluster_uid="here", sees_all=True, clock=clock)
+    seen = await owners.lives([replace(heard, report=told)], job_uid="me")
+    assert seen == {"here/gone": lives}
 
 
 # --- events ------------------------------------------------------------------------------------
