@@ -71,14 +71,15 @@ def test_a_job_begins_from_foreign_checkpoints_in_a_bucket(
     def rows() -> list[dict[str, Any]]:
         return json.loads(rtj(product, "checkpoints", "list", target, "-o", "json"))
 
-    first = rows()
-    assert first[0]["current"]
-    assert [row["step"] for row in first if row["name"] == "f1-n1-s25"] == [25]
-    rtj(product, "checkpoints", "verify", target, "--all", "--deep")
+    seen = rows()
+    newest = next(row for row in seen if row["current"])
+    assert newest["step"] >= 35
+    assert [row["step"] for row in seen if row["name"] == "f1-n1-s25"] == [25]
+    rtj(product, "checkpoints", "verify", target, newest["name"], "f1-n1-s25", "--deep")
     out = tmp_path / "out"
-    rtj(product, "checkpoints", "pull", target, out, first[0]["name"])
-    step, state = read_checkpoint(out / f"step_{first[0]['step']}.pt")
-    assert (step, state) == (first[0]["step"], state_at(first[0]["step"])), "as if uninterrupted"
+    rtj(product, "checkpoints", "pull", target, out, newest["name"])
+    pulled = read_checkpoint(out / f"step_{newest['step']}.pt")
+    assert pulled == (newest["step"], state_at(newest["step"])), "as if uninterrupted"
 
     # The job's own sidecar thins out its line: 2 newest, each tenth step, what it began from.
     job.wait_durable(60)
@@ -86,6 +87,6 @@ def test_a_job_begins_from_foreign_checkpoints_in_a_bucket(
     stays = {row["step"] for row in rows() if row["state"] == "valid"}
     assert {25, 30, 40, 50} <= stays
     assert 35 not in stays
-    # A person's word on the newest save: the next attempt passes it over.
-    newest = rows()[0]["name"]
-    rtj(product, "checkpoints", "mark", target, newest, "poison", "--reason", "a test")
+    # A person's word on a save is every later attempt's.
+    rtj(product, "checkpoints", "mark", target, "f1-n1-s25", "poison", "--reason", "a test")
+    assert {row["name"]: row["state"] for row in rows()}["f1-n1-s25"] == "poison"

@@ -197,6 +197,7 @@ def test_what_is_not_there_and_what_is_wrong(rtj: Rtj, url: str, tmp_path: Path)
     assert "it has: f1-n6-s60" in rtj("checkpoints", "show", url, "f9-n9", code=3).words
     rtj("checkpoints", "list", (tmp_path / "nowhere").as_uri(), code=3)
     rtj("checkpoints", "list", "gs2://x/y", code=2)
+    assert "no archive" in rtj("checkpoints", "restore", url, "latest", code=4).words
     rtj("checkpoints", "mark", url, "latest", "bad", "--reason", "x", code=2)
     rtj("checkpoints", "prune", url, "--keep-last", "1", "--keep-best", "loss:up", code=2)
     unreachable = ("--endpoint", "http://127.0.0.1:9", "--run-id", "x")
