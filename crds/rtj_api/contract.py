@@ -96,6 +96,8 @@ FILE_PROGRESS = "progress.jsonl"  # below MOUNT_RUN/run
 HIDDEN_DIR = ".rtj"
 FILE_FENCE = "fence"  # below HIDDEN_DIR: wire.DirectoryOwner
 DIRECTORY_STORE = "store"  # below HIDDEN_DIR: the run of a job that has no other store
+DIRECTORY_STAGING = "tmp"  # below HIDDEN_DIR: TMPDIR of a trainer that stages saves there
+STAGING_LAYOUTS = ("lightning", "nemo")  # values of checkpoint.layout that say so
 
 # --- HTTP of the sidecar, on PORT_STATUS ----------------------------------------------------------
 # Long-poll: ?since=V&wait=SECONDS -> wire.Report; &quiet=SECONDS: hold back what is no news.

@@ -39,6 +39,7 @@ from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord, MarkKind
 from rtj_sidecar.sources import find_peers
+from rtj_sidecar.staging import has_staging, make_staging
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
@@ -81,6 +82,8 @@ class Restorer:
             done = await at.on_disk(set_all_aside, at.directory, attempt=directive.attempt)
         else:
             done = await self._restore_save(directive, resume, resume.name)
+        if has_staging(at.site):
+            await at.on_disk(make_staging, at.site.path)
         if done.quarantined:
             log.info("quarantined %s", ", ".join(done.quarantined))
         self._tell_kept(done, directive)

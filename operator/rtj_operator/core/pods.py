@@ -27,6 +27,7 @@ from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.probes import post_start, quiet_probes
 from rtj_operator.core.sidecar import desired_sidecar, memory_warning
+from rtj_operator.core.staging import staging_directory
 from rtj_operator.core.template import Manifest, Refusal, SpecRefused
 
 MAX_WORDS, MAX_WORD = 64, 256
@@ -337,6 +338,7 @@ def _pod_spec(
     pod["containers"][parts.trainer] = _trainer(
         pod["containers"][parts.trainer],
         extra_mounts=() if parts.checkpoint else tuple(checkpoint_mounts),
+        staging=staging_directory(spec, parts.pod["containers"][parts.trainer]),
     )
     if parts.store_mount and parts.store_mount not in checkpoint_mounts:
         checkpoint_mounts.append(dict(parts.store_mount))
@@ -373,10 +375,14 @@ def _pod_spec(
     return pod
 
 
-def _trainer(container: Manifest, *, extra_mounts: tuple[Manifest, ...]) -> Manifest:
+def _trainer(
+    container: Manifest, *, extra_mounts: tuple[Manifest, ...], staging: str | None
+) -> Manifest:
     container["command"] = [contract.SUPERVISE, "--", *container["command"]]
     names = {entry.get("name") for entry in container.get("env") or []}
     ours = {"PYTHONUNBUFFERED": "1", "PET_MAX_RESTARTS": "0"}
+    if staging is not None:
+        ours["TMPDIR"] = staging
     container["env"] = [
         *(container.get("env") or []),
         *({"name": key, "value": value} for key, value in ours.items() if key not in names),
