@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from kit.memory_store import MemoryStore
 from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs.bundles import SIZE
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fence import Claimed, Done
+from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import Parent, SaveFacts
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
+from rtj_sidecar.runs.sweep import Swept
 from rtj_sidecar.runs.upload import LocalFile
 
 FILES = 40
@@ -117,3 +120,58 @@ def test_parts_of_an_open_save_are_read(run: Run, store: Counting, tmp_path: Pat
     run.answer_none(named.ship, why="no files")
     found = run.history().parts
     assert [(str(at), list(parts)) for at, parts in found.items()] == [("f1-n2", [0])]
+
+
+def committed(run: Run, store: Counting, *, saves: int) -> None:
+    """Copies of one manifest under other numbers, as a long run has them."""
+    record = run.manifest("f1-n1-s1")
+    assert record is not None
+    for n in range(2, saves + 1):
+        other = record.model_copy(update={"n": n, "name": f"f1-n{n}-s{n}", "step": n})
+        store.put(f"run/manifests/f1-n{n}.json", other.dump_json().encode())
+
+
+def another(store: Counting) -> Run:
+    """A new pod's sidecar, which knows nothing of the run."""
+    return Run(
+        store=store,
+        run_id="run",
+        cluster_uid="cluster",
+        job_uid="job",
+        rank=0,
+        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
+    )
+
+
+def test_a_long_run_is_read_from_bundles(run: Run, store: Counting, tmp_path: Path) -> None:
+    save(run, 1, tmp_path, files=1)
+    committed(run, store, saves=2 * SIZE + 10)
+    assert run.sweep(fence=1) == Swept(0, ())
+    assert len([key for key in store.objects if key.startswith("run/bundles/")]) == 2
+    new = another(store)
+    store.calls.clear()
+    known = new.history()
+    # The fence, two bundles, and the ten manifests that are in none yet.
+    assert (len(known.manifests), store.calls["get"]) == (2 * SIZE + 10, 13)
+    assert known == run.history()
+    assert run.sweep(fence=1) == Swept(0, ())
+    assert len([key for key in store.objects if key.startswith("run/bundles/")]) == 2
+
+
+def test_a_bundle_is_believed_only_of_what_is_there_unchanged(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    save(run, 1, tmp_path, files=1)
+    committed(run, store, saves=SIZE)
+    run.sweep(fence=1)
+    other = run.manifest("f1-n7-s7")
+    assert other is not None
+    changed = other.model_copy(update={"loss": 0.5})
+    store.put("run/manifests/f1-n7.json", changed.dump_json().encode())
+    store.delete("run/manifests/f1-n9.json")
+    known = another(store).history()
+    assert known.manifests[SaveId(1, 7)].loss == 0.5
+    assert SaveId(1, 9) not in known.manifests
+    (bundle,) = [key for key in store.objects if key.startswith("run/bundles/")]
+    store.put(bundle, b"{broken")
+    assert another(store).history() == known

@@ -14,6 +14,7 @@ from functools import partial
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.bundles import WORTH, read_bundles
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import (
@@ -125,7 +126,11 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
         number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
     )
     ships = _ids(context, keys.SHIPS, keys.parse_ship)
-    manifests = _ids(context, keys.MANIFESTS, keys.parse_manifest)
+    listed = listed_manifests(context)
+    manifests = sorted(listed)
+    unread = {save: etag for save, etag in listed.items() if save not in cache}
+    if len(unread) >= WORTH:
+        cache |= read_bundles(context, unread)
     marks = [found for key in context.keys(keys.MARKS) if (found := keys.parse_mark(key))]
 
     fence_records = context.map(
@@ -176,6 +181,17 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
         required=context.about.required,
         named=frozenset([*ships, *manifests, *(save for save, _ in marks)]),
     )
+
+
+def listed_manifests(context: Context) -> dict[SaveId, str | None]:
+    """Every manifest that is there, with its ETag where the store lists it."""
+    skip = len(context.full(""))
+    found = context.store.list(context.full(keys.MANIFESTS))
+    return {
+        save: each.etag
+        for each in found
+        if (save := keys.parse_manifest(each.key[skip:])) is not None
+    }
 
 
 def _parts_of(context: Context, save: SaveId) -> list[tuple[SaveId, int]]:

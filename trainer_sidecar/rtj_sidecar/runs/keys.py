@@ -16,6 +16,7 @@ SHIPS = "ships/"
 PARTS = "parts/"
 MANIFESTS = "manifests/"
 MARKS = "marks/"
+BUNDLES = "bundles/"
 CHECKPOINTS = "checkpoints/"
 READY = "ready/"
 
@@ -24,6 +25,7 @@ _FENCE = re.compile(r"fences/(\d{8,})\.json")
 _SHIP = re.compile(r"ships/f(\d+)/(\d+)\.json")
 _PART = re.compile(r"parts/f(\d+)/(\d+)/(\d+)\.json")
 _MANIFEST = re.compile(r"manifests/f(\d+)-n(\d+)\.json")
+_BUNDLE = re.compile(r"bundles/f\d+-n\d+_f\d+-n\d+\.json")
 _READY = re.compile(r"ready/f(\d+)/(\d+)\.json")
 _MARK = re.compile(r"marks/f(\d+)-n(\d+)/(\d+)\.json")
 
@@ -86,6 +88,14 @@ def manifest_key(save: SaveId) -> str:
 
 def parse_manifest(key: str) -> SaveId | None:
     return _id(_MANIFEST.fullmatch(key))
+
+
+def bundle_key(first: SaveId, last: SaveId) -> str:
+    return f"{BUNDLES}{first}_{last}.json"
+
+
+def is_bundle(key: str) -> bool:
+    return _BUNDLE.fullmatch(key) is not None
 
 
 def marks_of(save: SaveId) -> str:

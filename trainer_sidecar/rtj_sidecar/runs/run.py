@@ -27,6 +27,7 @@ from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs.archive import Archived, NoArchive, archive_next
 from rtj_sidecar.runs.beginnings import OpenPlace
+from rtj_sidecar.runs.bundles import write_bundles
 from rtj_sidecar.runs.commit import (
     Committed,
     Dropped,
@@ -45,7 +46,7 @@ from rtj_sidecar.runs.fence import (
     OwnedByOther,
     Superseded,
 )
-from rtj_sidecar.runs.history import History, read_history
+from rtj_sidecar.runs.history import History, listed_manifests, read_history
 from rtj_sidecar.runs.imports.importing import Proved, bring_in
 from rtj_sidecar.runs.imports.places import Place
 from rtj_sidecar.runs.imports.surveying import How
@@ -322,8 +323,12 @@ class Run:
         return done
 
     def sweep(self, *, fence: int) -> Swept | FenceLost:
-        """Free what saves left that will never be committed."""
-        return sweep(self._context, self.history(), fence=fence)
+        """Free what saves left that will never be committed, and bundle a long run's manifests."""
+        history = self.history()
+        done = sweep(self._context, history, fence=fence)
+        if isinstance(done, Swept):
+            write_bundles(self._context, history.manifests, listed_manifests(self._context))
+        return done
 
     # --- every rank ------------------------------------------------------------------------------
 

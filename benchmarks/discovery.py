@@ -1,0 +1,188 @@
+"""How long a run of many saves takes to choose from, and what proving one large save costs.
+
+Prints JSON. `choose`: a sidecar that knows nothing of the run reads its records from a real S3
+server and orders the candidates, as a new pod's rank 0 does before a choice: seconds, CPU seconds
+and requests, by number of saves, first without and then with bundles (see docs/store-format.md),
+and once more in the same process. `check`: proving that a save of many files is in the store as
+recorded, by number of files: seconds and requests. `validate`: one large file of each format judged
+from the page cache, against one SHA-256 pass over the same bytes, in turns. Asserts nothing about
+time. Cost against number and size is in the rows; `--plot DIRECTORY` draws them, where there is a
+matplotlib.
+
+    python benchmarks/discovery.py --saves 100 1000 10000 --files 10 100 1000 --gigabytes 4
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+for part in ("crds", "trainer_sidecar", "tests"):
+    sys.path.insert(0, str(ROOT / part))
+
+from kit.s3 import S3Server, s3_server  # noqa: E402
+from rtj_sidecar.checkpoints.types import Gate, GateResult  # noqa: E402
+from rtj_sidecar.runs.commit import Committed  # noqa: E402
+from rtj_sidecar.runs.fence import Claimed  # noqa: E402
+from rtj_sidecar.runs.records import Parent, SaveFacts  # noqa: E402
+from rtj_sidecar.runs.run import Run  # noqa: E402
+from rtj_sidecar.runs.ships import Named  # noqa: E402
+from rtj_sidecar.runs.upload import LocalFile  # noqa: E402
+from rtj_sidecar.stores.s3 import S3Store  # noqa: E402
+
+GB = 1e9
+
+
+class Place:
+    """A bucket's prefix and the runs in it; requests are counted as botocore sends them."""
+
+    def __init__(self, server: S3Server, prefix: str) -> None:
+        self.requests: Counter[str] = Counter()
+        self.store = S3Store(bucket=server.bucket, prefix=prefix, endpoint=server.endpoint)
+        for client in (self.store._clients.small, self.store._clients.large):
+            client.meta.events.register("before-send.s3.*", self._count)
+
+    def _count(self, request: Any, event_name: str, **_: Any) -> None:
+        self.requests[event_name.rpartition(".")[2]] += 1
+
+    def run(self) -> Run:
+        """A sidecar that knows nothing yet."""
+        return Run(
+            store=self.store,
+            run_id="run",
+            cluster_uid="cluster",
+            job_uid="job",
+            rank=0,
+            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
+        )
+
+
+def costs(place: Place, call: Callable[[], Any]) -> dict[str, Any]:
+    place.requests.clear()
+    began, cpu = time.monotonic(), time.process_time()
+    call()
+    return {
+        "seconds": round(time.monotonic() - began, 3),
+        "cpu_s": round(time.process_time() - cpu, 3),
+        "requests": sum(place.requests.values()),
+        "by_operation": dict(place.requests),
+    }
+
+
+def first_save(run: Run, disk: Path, *, files: int) -> str:
+    claimed = run.claim(attempt=1, world_size=1)
+    assert isinstance(claimed, Claimed)
+    run.set_parent(fence=claimed.fence, parent=Parent(scratch=True))
+    facts = SaveFacts(root_key="step-1", layout="generic", step=1, full_state=True)
+    named = run.name_ship(
+        fence=claimed.fence, n=1, save=facts, seen={0: ["."]}, world_size=1, parent=None
+    )
+    assert isinstance(named, Named)
+    local = []
+    for number in range(files):
+        path = disk / f"{number}.pt"
+        path.write_bytes(os.urandom(256))
+        local.append(LocalFile(f"step-1/{number}.pt", path, 256, 0o644))
+    run.moving.upload_part(named.ship, files=local, save=facts)
+    assert isinstance(run.try_commit(named.ship, fence=claimed.fence), Committed)
+    return named.ship.name
+
+
+def choose(server: S3Server, saves: int) -> dict[str, Any]:
+    place = Place(server, f"choose-{saves}")
+    run = place.run()
+    with tempfile.TemporaryDirectory() as disk:
+        name = first_save(run, Path(disk), files=2)
+    manifest = run.manifest(name)
+    ship = run.read_ships(fence=1)[0]
+    part = run.part(ship_id(ship.n), 0)
+    assert manifest is not None
+    assert part is not None
+
+    def copy(n: int) -> None:
+        """The records of a save as a long run has them."""
+        told = {"n": n, "name": f"f1-n{n}-s{n}", "step": n}
+        for key, record in (
+            (f"ships/f1/{n}.json", ship.model_copy(update=told)),
+            (f"parts/f1/{n}/0.json", part.model_copy(update={"n": n})),
+            (f"manifests/f1-n{n}.json", manifest.model_copy(update=told)),
+        ):
+            place.store.put(f"run/{key}", record.dump_json().encode())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(copy, range(2, saves + 1)))
+
+    def chosen(by: Run) -> None:
+        candidates = by.candidates(by.history())
+        assert candidates[0].step == saves, candidates[0]
+        assert len(candidates) == saves
+
+    cold = costs(place, lambda: chosen(place.run()))
+    run.sweep(fence=1)  # bundles
+    new = place.run()
+    return {
+        "saves": saves,
+        "without_bundles": cold,
+        "with_bundles": costs(place, lambda: chosen(new)),
+        "again": costs(place, lambda: chosen(new)),
+    }
+
+
+def ship_id(n: int) -> Any:
+    from rtj_sidecar.runs.keys import SaveId
+
+    return SaveId(1, n)
+
+
+def check(server: S3Server, files: int) -> dict[str, Any]:
+    place = Place(server, f"check-{files}")
+    run = place.run()
+    with tempfile.TemporaryDirectory() as disk:
+        name = first_save(run, Path(disk), files=files)
+
+    def proved() -> None:
+        assert place.run().judging.examine(name) == []
+
+    return {"files": files} | costs(place, proved)
+
+
+def made(directory: Path, size: int) -> Iterator[tuple[str, Path]]:
+    """One save of about `size` bytes in each format, without the libraries that write them."""
+    from kit import handmade
+
+    yield from handmade.large(directory, size)
+
+
+def validate(directory: Path, size: int, rounds: int) -> dict[str, Any]:
+    from rtj_sidecar.checkpoints.formats.torchzip import read_torch_zip
+
+    result: dict[str, Any] = {}
+    for name, path in made(directory, size):
+        pairs = []
+        for _ in range(rounds):
+            pairs.append((timed(lambda p=path: hash_of(p)), timed(lambda p=path: read_torch_zip(p))))
+        result[name] = pairs
+    return result
+
+
+def hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def timed(call: Callable[[], Any]) -> float:
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began

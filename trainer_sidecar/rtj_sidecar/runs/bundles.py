@@ -1,0 +1,80 @@
+"""`bundles/<first>_<last>.json`: many manifests in one object, so that a long run is read at once.
+
+A cache and nothing else: an entry counts only where a listing of this moment has that manifest with
+the very ETag that it had when it was bundled, so a bundle that is late, lost or wrong is not
+believed. Never changed once written; a manifest that retention removed is not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+from rtj_api.wire import Wire
+
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.records import ManifestRecord
+from rtj_sidecar.stores.base import StoreProblem
+
+# Manifests in one bundle, and the fewest that are worth looking for bundles.
+SIZE, WORTH = 256, 64
+# A manifest of so many files is read by itself: few runs have many such, and it is large.
+MOST_FILES = 16
+
+
+class Entry(Wire):
+    etag: str
+    manifest: ManifestRecord
+
+
+class Bundle(Wire):
+    entries: list[Entry] = Field(default_factory=list)
+
+
+def read_bundles(
+    context: Context, listed: Mapping[SaveId, str | None]
+) -> dict[SaveId, ManifestRecord]:
+    """What bundles have of the `listed` manifests (with their ETags). Raises StoreProblem."""
+
+    def read(key: str) -> list[Entry]:
+        try:
+            found = context.read(key, Bundle)
+        except StoreProblem as problem:
+            if problem.transient:
+                raise
+            return []  # broken: the manifests themselves are read
+        return found[0].entries if found is not None else []
+
+    there = [key for key in context.keys(keys.BUNDLES) if keys.is_bundle(key)]
+    known: dict[SaveId, ManifestRecord] = {}
+    for entries in context.map(read, there):
+        for entry in entries:
+            save = SaveId(entry.manifest.fence, entry.manifest.n)
+            if listed.get(save) == entry.etag:
+                known[save] = entry.manifest
+    return known
+
+
+def write_bundles(
+    context: Context,
+    manifests: Mapping[SaveId, ManifestRecord],
+    listed: Mapping[SaveId, str | None],
+) -> int:
+    """Bundle what is in none yet, in whole bundles, oldest first; how many were written."""
+    small = {
+        save: etag
+        for save, etag in listed.items()
+        if etag and save in manifests and len(manifests[save].files) <= MOST_FILES
+    }
+    if len(small) < SIZE:
+        return 0
+    have = read_bundles(context, small)
+    new = [save for save in sorted(small) if save not in have]
+    written = 0
+    for start in range(0, len(new) - SIZE + 1, SIZE):
+        chunk = new[start : start + SIZE]
+        entries = [Entry(etag=small[save], manifest=manifests[save]) for save in chunk]
+        written += context.create(keys.bundle_key(chunk[0], chunk[-1]), Bundle(entries=entries))
+    return written
