@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 for part in ("crds", "trainer_sidecar", "tests"):
     sys.path.insert(0, str(ROOT / part))
 
+from kit.handmade import dcp_directory, safetensors_file, torch_file  # noqa: E402
 from kit.s3 import S3Server, s3_server  # noqa: E402
+from rtj_sidecar.checkpoints.inspect import inspect_path  # noqa: E402
 from rtj_sidecar.checkpoints.types import Gate, GateResult  # noqa: E402
 from rtj_sidecar.runs.commit import Committed  # noqa: E402
 from rtj_sidecar.runs.fence import Claimed  # noqa: E402
+from rtj_sidecar.runs.keys import SaveId  # noqa: E402
 from rtj_sidecar.runs.records import Parent, SaveFacts  # noqa: E402
 from rtj_sidecar.runs.run import Run  # noqa: E402
 from rtj_sidecar.runs.ships import Named  # noqa: E402
@@ -107,7 +110,7 @@ def choose(server: S3Server, saves: int) -> dict[str, Any]:
         name = first_save(run, Path(disk), files=2)
     manifest = run.manifest(name)
     ship = run.read_ships(fence=1)[0]
-    part = run.part(ship_id(ship.n), 0)
+    part = run.part(SaveId(1, ship.n), 0)
     assert manifest is not None
     assert part is not None
 
@@ -140,12 +143,6 @@ def choose(server: S3Server, saves: int) -> dict[str, Any]:
     }
 
 
-def ship_id(n: int) -> Any:
-    from rtj_sidecar.runs.keys import SaveId
-
-    return SaveId(1, n)
-
-
 def check(server: S3Server, files: int) -> dict[str, Any]:
     place = Place(server, f"check-{files}")
     run = place.run()
@@ -158,23 +155,45 @@ def check(server: S3Server, files: int) -> dict[str, Any]:
     return {"files": files} | costs(place, proved)
 
 
-def made(directory: Path, size: int) -> Iterator[tuple[str, Path]]:
-    """One save of about `size` bytes in each format, without the libraries that write them."""
-    from kit import handmade
+FORMATS = {
+    "torch zip": lambda path, size: torch_file(path / "step_7.pt", {"step": 7}, payload=size),
+    "safetensors": lambda path, size: safetensors_file(
+        path / "model-step7.safetensors", "weight", size=size // 4
+    ),
+    "dcp": lambda path, size: dcp_directory(path / "step-7", {"w": None}, payload=size // 2),
+}
 
-    yield from handmade.large(directory, size)
+
+def validate(size: int, rounds: int, *, directory: Path | None) -> list[dict[str, Any]]:
+    rows = []
+    for name, make in FORMATS.items():
+        with tempfile.TemporaryDirectory(dir=directory) as place:
+            make(Path(place), size)
+            files = [path for path in Path(place).rglob("*") if path.is_file()]
+            total = sum(path.stat().st_size for path in files)
+            judged, hashed = [], []
+            for _ in range(rounds):
+                hashed.append(timed(lambda files=files: [hash_of(path) for path in files]))
+                judged.append(timed(lambda place=place: judge(Path(place))))
+            ratios = [a / b for a, b in zip(hashed, judged, strict=True)]
+            rows.append(
+                {
+                    "format": name,
+                    "bytes": total,
+                    "gb_per_s": round(total / GB / statistics.median(judged), 2),
+                    "times_as_fast_as_sha256": [
+                        round(of(ratios), 2) for of in (statistics.median, min, max)
+                    ],
+                }
+            )
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
 
 
-def validate(directory: Path, size: int, rounds: int) -> dict[str, Any]:
-    from rtj_sidecar.checkpoints.formats.torchzip import read_torch_zip
-
-    result: dict[str, Any] = {}
-    for name, path in made(directory, size):
-        pairs = []
-        for _ in range(rounds):
-            pairs.append((timed(lambda p=path: hash_of(p)), timed(lambda p=path: read_torch_zip(p))))
-        result[name] = pairs
-    return result
+def judge(place: Path) -> None:
+    found = list(inspect_path(place, layout="auto", include=(), settle_seconds=0.0))
+    assert found, "no checkpoint was recognised"
+    assert all(verdict.candidate for _, verdict in found), found
 
 
 def hash_of(path: Path) -> str:
@@ -186,3 +205,55 @@ def timed(call: Callable[[], Any]) -> float:
     began = time.monotonic()
     call()
     return time.monotonic() - began
+
+
+def plot(result: dict[str, Any], directory: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    lines = {
+        "choose": [(row["saves"], row["with_bundles"]["seconds"]) for row in result["choose"]],
+        "check": [(row["files"], row["seconds"]) for row in result["check"]],
+    }
+    for name, points in lines.items():
+        figure, axes = pyplot.subplots()
+        axes.plot(*zip(*points, strict=True), marker="o")
+        axes.set(title=name, xlabel="saves" if name == "choose" else "files", ylabel="seconds")
+        figure.savefig(directory / f"{name}.png")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--saves", type=int, nargs="*", default=[100, 1000, 10_000])
+    parser.add_argument("--files", type=int, nargs="*", default=[10, 100, 1000])
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="0: validate nothing")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, default=None, help="where the bytes lie")
+    parser.add_argument("--plot", type=Path, default=None, help="a directory for pictures")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "load_before": os.getloadavg()}
+    with s3_server() as server:
+        os.environ["AWS_ACCESS_KEY_ID"] = server.access_key
+        os.environ["AWS_SECRET_ACCESS_KEY"] = server.secret_key
+        for what, call, numbers in (
+            ("choose", choose, options.saves),
+            ("check", check, options.files),
+        ):
+            result[what] = []
+            for number in numbers:
+                result[what].append(call(server, number))
+                print(result[what][-1], file=sys.stderr, flush=True)
+    if options.gigabytes:
+        size = int(options.gigabytes * GB)
+        result["validate"] = validate(size, options.rounds, directory=options.directory)
+    result["load_after"] = os.getloadavg()
+    print(json.dumps(result, indent=2))
+    if options.plot:
+        plot(result, options.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -85,7 +85,12 @@ def json_file(path: Path, value: Any) -> None:
 
 
 def dcp_directory(
-    directory: Path, keys: Mapping[str, Any], *, ranks: int = 2, save_id: str = "a"
+    directory: Path,
+    keys: Mapping[str, Any],
+    *,
+    ranks: int = 2,
+    save_id: str = "a",
+    payload: int = 500,
 ) -> None:
     """`keys`: name -> what its zip holds (None: a tensor's bytes). Each rank has a part of each
     tensor; plain values lie with rank 0. Shards first, `.metadata` last, as DCP does."""
@@ -97,7 +102,7 @@ def dcp_directory(
         for key, value in keys.items():
             if rank and value is not None:
                 continue
-            piece = torch_bytes(value, payload=500)
+            piece = torch_bytes(value, payload=payload)
             index = Object(f"{base}.metadata", "MetadataIndex", {"fqn": key, "index": rank})
             place = {"relative_path": f"__{rank}_0.distcp", "offset": len(content)}
             place |= {"length": len(piece)}

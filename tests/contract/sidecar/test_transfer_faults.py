@@ -132,8 +132,8 @@ def sidecars(
             prefix=tmp_path.name,
             endpoint=s3.endpoint if past else proxy.endpoint,
             part_size=PART,
-            patience_s=3,
-            transfer_patience_s=3,
+            patience_s=1.5,
+            transfer_patience_s=1.5,
         )
         opened.append(store)
         run = Run(
@@ -164,7 +164,6 @@ FAULTS = {
         Mode.BUSY, only=MANIFEST, times=2, status=412, code="PreconditionFailed"
     ),
     "cut-large": Fault(Mode.CUT, only=LARGE, times=3),
-    "cut-small": Fault(Mode.CUT, only=f"^PUT .*{SMALL}", times=2),
     "drip": Fault(Mode.DRIP, only=f"^PUT .*{SMALL}", bytes_per_second=64 * 1024),
     "wrong-bytes-up-large": Fault(Mode.CORRUPT, only=LARGE, times=2),
     "wrong-bytes-up-small": Fault(Mode.CORRUPT, only=f"^PUT .*{SMALL}", times=2),
@@ -172,11 +171,9 @@ FAULTS = {
     "lost-reply-part": Fault(Mode.LOSE_REPLY, only=LARGE, times=2),
     "lost-reply-completion": Fault(Mode.LOSE_REPLY, only="^POST .*uploadId=", times=1),
     "lost-reply-creation": Fault(Mode.LOSE_REPLY, only="^POST .*uploads", times=1),
-    "lost-reply-small": Fault(Mode.LOSE_REPLY, only=f"^PUT .*{SMALL}", times=1),
     "lost-reply-part-record": Fault(Mode.LOSE_REPLY, only="^PUT .*/parts/", times=1),
     "lost-reply-ship": Fault(Mode.LOSE_REPLY, only="^PUT .*/ships/", times=1),
     "lost-reply-manifest": Fault(Mode.LOSE_REPLY, only=MANIFEST, times=1),
-    "lost-reply-index": Fault(Mode.LOSE_REPLY, only=r"^PUT .*run/manifest\.json", times=1),
     "lists-fail": Fault(Mode.BUSY, only=r"^GET .*list-type", times=3),
     "upload-list-forbidden": Fault(
         Mode.BUSY, only=r"^GET .*\?uploads", status=403, code="AccessDenied"
