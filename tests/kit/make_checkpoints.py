@@ -128,7 +128,44 @@ def dcp_rank(out: Path, rank: int, world: int) -> None:
             }
             where = out / name / (f"step-{step}" if name == "dcp" else "state")
             dcp.save(state, checkpoint_id=str(where))
+    writer = dcp.HuggingFaceStorageWriter(
+        path=str(out / "dcp-hf" / "step-3"), save_distributed=True, enable_consolidation=True
+    )
+    dcp.save({"w": distribute_tensor(whole, mesh, [Shard(0)])}, storage_writer=writer)
     dist.destroy_process_group()
+
+
+class Progress:
+    """An object that is registered with Accelerate and knows the step."""
+
+    step = 0
+
+    def state_dict(self) -> dict:
+        return {"step": self.step}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.step = state["step"]
+
+
+def accelerate_dirs(out: Path) -> None:
+    from accelerate import Accelerator
+    from accelerate.utils import ProjectConfiguration
+
+    project = ProjectConfiguration(str(out), automatic_checkpoint_naming=True)
+    accelerator = Accelerator(cpu=True, project_config=project)
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.AdamW(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+    model, optimizer, _ = accelerator.prepare(model, optimizer, scheduler)
+    progress = Progress()
+    accelerator.register_for_checkpointing(progress)
+    for step in (30, 40):
+        model(torch.ones(2, 16)).sum().backward()
+        optimizer.step()
+        progress.step = step
+        accelerator.save_state()
+    project.automatic_checkpoint_naming = False
+    accelerator.save_state(str(out / "named" / "step_40"))
 
 
 def hugging_face(out: Path) -> None:
@@ -174,7 +211,7 @@ def main(out: Path) -> None:
     torch_files(out)
     safetensors_files(out)
     wait_all(*(spawn("--dcp", str(out), str(rank), "2") for rank in range(2)))
-    wait_all(spawn("--hf", str(out / "hf")))
+    wait_all(spawn("--hf", str(out / "hf")), spawn("--accelerate", str(out / "accelerate")))
     port = str(20000 + os.getpid() % 20000)
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ranks = ({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2))
@@ -187,6 +224,8 @@ if __name__ == "__main__":
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if sys.argv[1] == "--dcp":
         dcp_rank(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    elif sys.argv[1] == "--accelerate":
+        accelerate_dirs(Path(sys.argv[2]))
     elif sys.argv[1] == "--hf":
         hugging_face(Path(sys.argv[2]))
     else:

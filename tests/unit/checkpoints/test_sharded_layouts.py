@@ -270,3 +270,22 @@ def test_half_a_rotation_is_not_taken_for_a_save(tmp_path: Path) -> None:
     before = snapshot_of(tmp_path)
     (tmp_path / "step_1" / "random_states_0.pkl").unlink()
     assert snapshot_of(tmp_path, previous=before).shrinking == {"step_1"}
+
+
+def test_real_saves_of_accelerate_and_the_hf_writer(originals: Path) -> None:
+    """What the trees made by hand imitate, as the real libraries of this environment write it."""
+    found = judged(originals / "accelerate", expect=Expectations(world_size=1))
+    expected = {"checkpoints/checkpoint_0": 30, "checkpoints/checkpoint_1": 40}
+    expected |= {"named/step_40": 40}
+    assert {key: save.step for key, (save, _) in found.items()} == expected
+    names = {path.name for path in (originals / "accelerate/checkpoints/checkpoint_0").iterdir()}
+    assert names == {
+        "model.safetensors",
+        "optimizer.bin",
+        "scheduler.bin",
+        "random_states_0.pkl",
+        "custom_checkpoint_0.pkl",
+    }
+    found |= judged(originals / "dcp-hf", expect=TWO)
+    assert found["step-3"][0].layout == "dcp-hf"
+    assert {verdict.status for _, verdict in found.values()} == {Status.VERIFIED}
