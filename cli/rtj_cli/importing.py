@@ -95,7 +95,15 @@ def make_run(
     run = run_in(store, run_id, job_uid=job_uid)
     fence = _claimed_new(run, run_id, job_uid=job_uid)
     done = Imported(refused=list(found.order.passed))
-    for save in reversed(chosen_of(found, many)):
+    oldest_first = list(reversed(chosen_of(found, many)))
+    known = _known(run)
+    last_known = max((n for n, s in enumerate(oldest_first) if s.root_key in known), default=-1)
+    for at, save in enumerate(oldest_first):
+        if at < last_known and save.root_key not in known:
+            # Its number would make it newer than those that are there.
+            late = Passed(save.root_key, "newer ones were imported before it: it has no place now")
+            done.refused.insert(0, late)
+            continue
         outcome = prove(found, save, how=how)
         if isinstance(outcome, Passed):
             how.say(f"refused {outcome}")
@@ -118,6 +126,12 @@ def make_run(
     run.set_parent(fence=fence, parent=Parent(scratch=True, asked=asked))
     run.set_outcome(fence=fence, outcome=Outcome.RELEASED)
     return done
+
+
+def _known(run: Run) -> set[str]:
+    """Root keys of what an import that was interrupted has brought already."""
+    told = (manifest.facts.get("origin") for manifest in run.history().manifests.values())
+    return {str(origin["name"]) for origin in told if isinstance(origin, dict)}
 
 
 def add_to_run(

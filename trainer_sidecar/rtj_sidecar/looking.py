@@ -271,7 +271,9 @@ class Looking:
 
     def _invalid(self) -> int:
         """Saves of the run that bear a mark, and those found torn in this directory."""
-        marked = sum(found.invalid is not None for found in self._at.candidates)
+        # What lies in an archive is out of reach, and nothing is wrong with it.
+        nothing_wrong = (None, Reason.CHECKPOINT_ARCHIVED)
+        marked = sum(found.invalid not in nothing_wrong for found in self._at.candidates)
         return marked + len(self._condemned)
 
     def tell(self) -> None:

@@ -74,6 +74,19 @@ def test_all_of_them_become_the_runs_line_in_order(rtj: Rtj, old: Path, tmp_path
     assert len(history_of(tmp_path).manifests) == 2, "done again, nothing is copied twice"
 
 
+def test_what_was_mended_since_has_no_place_between_newer_ones(
+    rtj: Rtj, old: Path, tmp_path: Path
+) -> None:
+    good = (old / "ckpt_10.pt").read_bytes()
+    (old / "ckpt_10.pt").write_bytes(torn(good))
+    rtj("import", old, *to(tmp_path), "--all")
+    (old / "ckpt_10.pt").write_bytes(good)
+    done = rtj("import", old, *to(tmp_path), "--all")
+    assert "ckpt_10.pt: newer ones were imported before it" in done.words
+    history = history_of(tmp_path)
+    assert [history.manifests[save].step for save in lineage(history).saves] == [20]
+
+
 def test_a_dry_run_proves_and_does_nothing(rtj: Rtj, old: Path, tmp_path: Path) -> None:
     done = rtj("import", old, *to(tmp_path), "--dry-run", "--all", "-o", "name")
     assert done.out.split() == ["ckpt_20.pt", "ckpt_10.pt"]
