@@ -62,8 +62,8 @@ def test_a_job_begins_from_foreign_checkpoints_in_a_bucket(
     job = Job(kube=space, name="gpt")
     status = job.wait_phase("Running", within=240)
     assert (status["resume"]["step"], status["resume"]["name"]) == (25, "f1-n1-s25")
-    told = [e["message"] for e in job.events() if e["reason"] == "CheckpointFallback"]
-    assert any("step_30.pt" in message and "Torn" in message for message in told)
+    words = [e["message"] for e in job.events() if e["reason"] == "CheckpointFallback"]
+    assert any("step_30.pt" in text and "Torn" in text for text in words)
     job.wait_durable(35)
 
     target = f"{space.namespace}/gpt"
@@ -78,7 +78,8 @@ def test_a_job_begins_from_foreign_checkpoints_in_a_bucket(
     rtj(product, "checkpoints", "verify", target, newest["name"], "f1-n1-s25", "--deep")
     out = tmp_path / "out"
     rtj(product, "checkpoints", "pull", target, out, newest["name"])
-    pulled = read_checkpoint(out / f"step_{newest['step']}.pt")
+    told = json.loads(rtj(product, "checkpoints", "show", target, newest["name"], "-o", "json"))
+    pulled = read_checkpoint(out / told["rootKey"])
     assert pulled == (newest["step"], state_at(newest["step"])), "as if uninterrupted"
 
     # The job's own sidecar thins out its line: 2 newest, each tenth step, what it began from.
