@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale frameworks generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale frameworks fuzz generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ scale: setup ## Many jobs, simulated sidecars
 frameworks: ## Every training framework, for real: saves, killed saves, resumes (long; not in CI)
 	@scripts/setup trainer
 	@RTJ_FRAMEWORKS=$${RTJ_FRAMEWORKS:-1} nice -n 10 $(PYTEST) -s tests/frameworks
+
+fuzz: setup-lint ## Fuzz every reader of a checkpoint's bytes for SECONDS (long; not in CI)
+	@scripts/fuzz $${SECONDS:-600}
 
 generate: ## Write every generated file anew: CRD, chart copies, docs, dashboards
 	@scripts/generate

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit.checkpoint_looks import judged
+from kit.inert_values import kinds_in, kinds_that_are_inert
 from rtj_sidecar.checkpoints.formats import dcp, sniff, stub
 from rtj_sidecar.checkpoints.formats.base import Caps, MalformedError, Window
-from rtj_sidecar.checkpoints.formats.inert import Stub
 from rtj_sidecar.checkpoints.types import Status
 
 CAPS = Caps(pickle_operations=20_000, pickle_seconds=2.0, zip_directory_bytes=1 << 20)
@@ -34,43 +34,6 @@ plain = st.recursive(
     ),
     max_leaves=20,
 )
-
-
-INERT = {
-    type(None),
-    bool,
-    int,
-    float,
-    str,
-    bytes,
-    bytearray,
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    Stub,
-}
-
-
-def kinds_in(value: Any) -> set[type]:
-    """Of every part of a value that was read, however deep; a cycle is passed once."""
-    found: set[type] = set()
-    seen: set[int] = set()
-    left = [value]
-    while left:
-        part = left.pop()
-        found.add(type(part))
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, dict):
-            left += [*part, *part.values()]
-        elif isinstance(part, list | tuple | set | frozenset):
-            left += part
-        elif isinstance(part, Stub):
-            left += [getattr(part, name, None) for name in Stub.__slots__]
-    return found
 
 
 def read_or_none(content: bytes) -> Any:
@@ -108,7 +71,7 @@ def test_plain_values_come_back_as_they_were(value: object, protocol: int) -> No
 @bounded
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_a_pickle_or_refused(data: bytes) -> None:
-    assert kinds_in(read_or_none(data)) <= INERT
+    assert kinds_in(read_or_none(data)) <= kinds_that_are_inert()
 
 
 opcodes = st.sampled_from([bytes([code]) for code in b"()]}.0123Nabcdeghijloprstu\x81\x85\x86\x87"])
@@ -117,7 +80,7 @@ opcodes = st.sampled_from([bytes([code]) for code in b"()]}.0123Nabcdeghijloprst
 @bounded
 @given(pieces=st.lists(opcodes | st.binary(min_size=1, max_size=3), max_size=60))
 def test_any_order_of_opcodes_is_read_or_refused(pieces: list[bytes]) -> None:
-    assert kinds_in(read_or_none(b"".join(pieces) + b".")) <= INERT
+    assert kinds_in(read_or_none(b"".join(pieces) + b".")) <= kinds_that_are_inert()
 
 
 @bounded

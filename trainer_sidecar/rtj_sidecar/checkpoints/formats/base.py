@@ -32,11 +32,18 @@ class Caps:
     pickle_operations: int = 4_000_000
     pickle_seconds: float = 60.0
     zip_directory_bytes: int = 64 << 20
+    zip_members: int = 500_000
+    """In one archive; a member takes about 400 bytes of memory."""
+    archives: int = 4_000_000
+    """In one shard file, one after the other."""
     inflated_bytes: int = 64 << 20
     """Most bytes one compressed member may unfold to when its content is wanted."""
     safetensors_header_bytes: int = 100_000_000
     """The limit of the safetensors library itself."""
     json_bytes: int = 64 << 20
+    json_values: int = 2_000_000
+    """Commas and brackets in one text: what its values take in memory, not its bytes."""
+    table_entries: int = 1_000_000
 
 
 DEFAULT_CAPS = Caps()

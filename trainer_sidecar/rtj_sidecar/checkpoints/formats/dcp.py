@@ -109,20 +109,23 @@ def check_shard(
         if first.offset or window.size < 4 or not any(window.read(0, 4)):
             raise MalformedError("it does not begin with the tensors that .metadata places there")
         return FileCheck("dcp-shard", None, "is no chain of zip archives: cannot be checked")
-    found, end, checked = set(), window.size, True
+    missing = {(part.offset, part.length) for part in slices or ()}
+    count, end, checked = 0, window.size, True
     while end:
         archive = zips.read_archive(window.part(0, end), caps=caps)
         checked = zips.check_members(window, archive, buffer=buffer, caps=caps) and checked
-        found.add((archive.start, archive.size))
-        end = archive.start
-    for part in slices or ():
-        if (part.offset, part.length) not in found:
-            raise MalformedError(
-                f".metadata places {part.length} bytes at {part.offset}, where no archive is:"
-                " shard and .metadata are of different saves",
-                reason=Reason.MIXED_GENERATIONS,
-            )
-    detail = f"{len(found)} archives match their CRC-32"
+        missing.discard((archive.start, archive.size))
+        count, end = count + 1, archive.start
+        if count > caps.archives:
+            raise CapError(f"it holds more than {count} archives")
+    if missing:
+        offset, length = min(missing)
+        raise MalformedError(
+            f".metadata places {length} bytes at {offset}, where no archive is:"
+            " shard and .metadata are of different saves",
+            reason=Reason.MIXED_GENERATIONS,
+        )
+    detail = f"{count} archives match their CRC-32"
     if not checked:
-        detail = f"{len(found)} archives are complete, some without CRC-32"
-    return FileCheck("dcp-shard", True, detail, facts={"archives": len(found), "crc": checked})
+        detail = f"{count} archives are complete, some without CRC-32"
+    return FileCheck("dcp-shard", True, detail, facts={"archives": count, "crc": checked})

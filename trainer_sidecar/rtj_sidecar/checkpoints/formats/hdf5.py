@@ -21,6 +21,8 @@ _NEW_GROUP = (0x2, 0x6)
 _MOST_OBJECTS = 200_000
 _MOST_MESSAGES = 4096
 _HEAP_BYTES = 4 << 20
+_MOST_BYTES = 256 << 20
+_MOST_NAME = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class _Walk:
 
     def __init__(self, window: Window) -> None:
         self._window = window
+        # The parts of a sound file do not overlap, so what is read of it is at most its size.
+        self._left = min(window.size, _MOST_BYTES) + (1 << 20)
+        self._members_left = _MOST_OBJECTS
         self._seen: set[int] = set()
         self._datasets: dict[str, Dataset] = {}
         self._walked = True
@@ -116,6 +121,12 @@ class _Walk:
                 continue
             waiting += self._object(path, address)
         return Contents(self._datasets, self._walked)
+
+    def _read(self, at: int, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise CapError("its parts overlap, or it has too many")
+        return self._window.read(at, size)
 
     def _first_visit(self, address: int) -> bool:
         if address in self._seen:
@@ -140,7 +151,7 @@ class _Walk:
         return []
 
     def _messages(self, path: str, address: int) -> Iterator[tuple[int, bytes]]:
-        head = self._window.read(address, 16)
+        head = self._read(address, 16)
         if head[0] != 1:
             if head.startswith(b"OHDR"):
                 self._walked = False
@@ -154,7 +165,7 @@ class _Walk:
             at, size = blocks.pop(0)
             if size > _HEAP_BYTES:
                 raise CapError(f"its object {path or '/'!r} has a header of {size} bytes")
-            block, inside = self._window.read(at, size), 0
+            block, inside = self._read(at, size), 0
             while left and inside + 8 <= len(block):
                 kind = int.from_bytes(block[inside : inside + 2], "little")
                 length = int.from_bytes(block[inside + 2 : inside + 4], "little")
@@ -174,11 +185,11 @@ class _Walk:
             node = waiting.pop()
             if not self._first_visit(node):
                 continue
-            head = self._window.read(node, 24)
+            head = self._read(node, 24)
             if head[:5] != b"TREE\0":
                 raise MalformedError(f"the tree of its group {path or '/'!r} is broken")
             used = int.from_bytes(head[6:8], "little")
-            children = self._window.read(node + 24, 8 + 16 * used)
+            children = self._read(node + 24, 8 + 16 * used)
             addresses = [_number(children, 8 + 16 * at) for at in range(used)]
             if head[5]:
                 waiting += addresses
@@ -189,23 +200,26 @@ class _Walk:
     def _symbols(self, path: str, address: int, names: bytes) -> Iterator[tuple[str, int]]:
         if not self._first_visit(address):
             return
-        head = self._window.read(address, 8)
+        head = self._read(address, 8)
         if head[:4] != b"SNOD":
             raise MalformedError(f"the table of its group {path or '/'!r} is broken")
         count = int.from_bytes(head[6:8], "little")
-        entries = self._window.read(address + 8, 40 * count)
+        entries = self._read(address + 8, 40 * count)
+        self._members_left -= count
+        if self._members_left < 0:
+            raise CapError(f"it has more than {_MOST_OBJECTS} names")
         for at in range(0, 40 * count, 40):
             begin = _number(entries, at)
-            end = names.find(b"\0", begin)
+            end = names.find(b"\0", begin, begin + _MOST_NAME)
             if not 0 <= begin < len(names) or end < 0:
                 raise MalformedError(f"a name in its group {path or '/'!r} is broken")
-            name = names[begin : min(end, begin + 1024)].decode("utf-8", "replace")
+            name = names[begin:end].decode("utf-8", "replace")
             kind = int.from_bytes(entries[at + 16 : at + 20], "little")
             if kind != 2:  # a symbolic link leads by name, not by address
                 yield (f"{path}/{name}"[-4096:]).lstrip("/"), _number(entries, at + 8)
 
     def _names(self, path: str, heap: int) -> bytes:
-        head = self._window.read(heap, 32)
+        head = self._read(heap, 32)
         if head[:4] != b"HEAP":
             raise MalformedError(
                 f"the names of its group {path or '/'!r} are not where they must be"
@@ -213,7 +227,7 @@ class _Walk:
         size = _number(head, 8)
         if size > _HEAP_BYTES:
             raise CapError(f"the names of its group {path or '/'!r} take {size} bytes")
-        return self._window.read(_number(head, 24), size)
+        return self._read(_number(head, 24), size)
 
     def _note(self, path: str, messages: dict[int, bytes]) -> None:
         layout = messages[_LAYOUT]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _KEY_TYPES = (str, int, float, bytes, bool, type(None))
+_KEY_BITS, _KEY_PARTS = 256, 64
+"""A larger number or tuple is hashed anew each time, which a pickle can ask for a million times."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,11 +36,17 @@ class Stub:
 
 def safe_key(value: Any) -> Any:
     """A key that can be hashed at once and without recursion: others are replaced by a Stub."""
-    if isinstance(value, (*_KEY_TYPES, Stub)):
+    if isinstance(value, Stub) or _is_cheap(value):
         return value
-    if isinstance(value, tuple) and all(isinstance(part, _KEY_TYPES) for part in value):
+    if isinstance(value, tuple) and len(value) <= _KEY_PARTS and all(map(_is_cheap, value)):
         return value
     return Stub("unhashable-key")
+
+
+def _is_cheap(value: Any) -> bool:
+    if isinstance(value, int):
+        return value.bit_length() <= _KEY_BITS
+    return isinstance(value, _KEY_TYPES)
 
 
 def inert_call(target: Any, args: Any) -> Any:

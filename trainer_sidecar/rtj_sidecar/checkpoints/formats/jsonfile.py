@@ -16,10 +16,17 @@ def load(window: Window, *, caps: Caps) -> Any:
     raw = window.read(0, window.size)
     if not raw.strip(b" \t\r\n\0"):
         raise MalformedError("it is empty or only zeros", reason=Reason.TRUNCATED)
+    limit_values(raw, caps=caps)
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"it is no JSON: {error}") from error
+
+
+def limit_values(raw: bytes, *, caps: Caps) -> None:
+    """CapError where the text may hold more values than the cap: `[],` makes 60 bytes out of 3."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > caps.json_values:
+        raise CapError("its JSON holds more values than the cap")
 
 
 def check(window: Window, *, caps: Caps) -> FileCheck:

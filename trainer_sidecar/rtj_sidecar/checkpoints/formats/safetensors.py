@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from rtj_sidecar.checkpoints.formats.base import Caps, FileCheck, MalformedError, Window
+from rtj_sidecar.checkpoints.formats.jsonfile import limit_values
 from rtj_sidecar.checkpoints.types import Reason
 
 _BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16}
@@ -55,6 +56,7 @@ def read_header(window: Window, *, caps: Caps) -> tuple[dict[str, Any], int]:
     raw = window.read(8, length)
     if not raw.startswith(b"{"):
         raise MalformedError("its header is no JSON object")
+    limit_values(raw, caps=caps)
     try:
         header = json.loads(raw)
     except (ValueError, RecursionError) as error:

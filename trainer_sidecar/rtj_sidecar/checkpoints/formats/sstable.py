@@ -19,6 +19,7 @@ _TRAILER = 5
 _MASK_DELTA = 0xA282EAD8
 _KEY_BYTES, _ALL_KEY_BYTES = 65536, 64 << 20
 """Keys share prefixes, so that a small block could unfold to any size."""
+_BLOCK_ENTRIES = 1_000_000
 
 
 def masked_crc32c(data: bytes, previous: int = 0) -> int:
@@ -54,6 +55,8 @@ def read_table(window: Window, *, caps: Caps) -> dict[bytes, bytes]:
             raise MalformedError("its blocks overlap")
         free = place[0] + place[1]
         entries.update(_entries(_block(window, place)))
+        if len(entries) > caps.table_entries:
+            raise CapError(f"it holds more than {caps.table_entries} entries")
     return entries
 
 
@@ -97,5 +100,7 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
         if len(key) > _KEY_BYTES or spent > _ALL_KEY_BYTES:
             raise CapError("its names are longer than the cap")
         found.append((key, block[at : at + length]))
+        if len(found) > _BLOCK_ENTRIES:
+            raise CapError("one of its blocks holds more entries than the cap")
         at += length
     return found

@@ -18,6 +18,9 @@ from rtj_sidecar.checkpoints.formats.base import DEFAULT_CAPS, CapError, Caps, M
 from rtj_sidecar.checkpoints.formats.inert import Stub, inert_call, safe_key
 from rtj_sidecar.checkpoints.types import Reason
 
+_NAME_LENGTH = 1000
+_BYTES_OF_AN_OPERATION = 16
+
 
 class _Mark:
     """The MARK opcode's place on the stack."""
@@ -203,10 +206,15 @@ class _Machine:
         name, module = self.pop(), self.pop()
         if not isinstance(name, str) or not isinstance(module, str):
             raise MalformedError("its pickle names a class by something that is no text")
+        if len(name) + len(module) > _NAME_LENGTH:
+            raise MalformedError("its pickle names a class of an impossible length")
         self._stack.append(Stub(f"{module}.{name}"))
 
     def reduce(self, _: Any) -> None:
         args, target = self.pop(), self.pop()
+        # Text that becomes bytes is a copy, and one memo entry can be copied a million times.
+        if isinstance(args, tuple) and args and isinstance(args[0], str):
+            self._spend(len(args[0]) // _BYTES_OF_AN_OPERATION)
         self._stack.append(inert_call(target, args))
 
     def newobj_ex(self, _: Any) -> None:

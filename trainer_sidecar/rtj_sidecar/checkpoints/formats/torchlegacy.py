@@ -35,11 +35,11 @@ def check(window: Window, *, caps: Caps) -> FileCheck:
     facts = safe.from_state(values[3])
     keys = values[4]
     sizes = {key: _size(kind, count) for key, kind, count in storages}
-    if not isinstance(keys, list) or any(sizes.get(str(key)) is None for key in keys):
+    if not isinstance(keys, list) or any(_known(sizes, key) is None for key in keys):
         detail = "its storages are of a kind that is not known here"
         return FileCheck("torch-legacy", None, detail, facts=facts)
     for key in keys:
-        elements, width = sizes[str(key)] or (0, 0)
+        elements, width = _known(sizes, key) or (0, 0)
         stated = int.from_bytes(window.read(at, 8), "little")
         if stated != elements:
             raise MalformedError(f"storage {key} states {stated} elements, its pickle {elements}")
@@ -79,7 +79,14 @@ def _storage(named: Any) -> tuple[str, str, Any] | None:
     if not isinstance(named, tuple) or len(named) < 5 or named[0] != "storage":
         return None
     kind = named[1].name if isinstance(named[1], Stub) else ""
-    return str(named[2]), kind.rpartition(".")[2].removesuffix("Storage"), named[4]
+    if not isinstance(named[2], str):
+        return None
+    return named[2], kind.rpartition(".")[2].removesuffix("Storage"), named[4]
+
+
+def _known(sizes: dict[str, tuple[int, int] | None], key: Any) -> tuple[int, int] | None:
+    # Never the text of whatever stands there: that of a nested value can be without end.
+    return sizes.get(key) if isinstance(key, str) else None
 
 
 def _size(kind: str, elements: Any) -> tuple[int, int] | None:

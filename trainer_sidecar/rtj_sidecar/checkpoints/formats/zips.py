@@ -71,6 +71,8 @@ def read_archive(window: Window, *, caps: Caps) -> Archive:
         )
     if size > caps.zip_directory_bytes:
         raise CapError(f"its directory of {size} bytes is larger than the cap")
+    if count > caps.zip_members and size >= count * _CENTRAL.size:
+        raise CapError(f"its {count} members are more than the cap")
     members = _members(window.read(start + offset, size), count)
     return Archive(start, window.size - start, members, offset)
 
@@ -167,6 +169,7 @@ def check_members(window: Window, archive: Archive, *, buffer: bytearray, caps: 
         for member in archive.members:
             data_offset(window, archive, member)
         return False
+    _no_bomb(archive, caps)
     free = 0
     for member in archive.members:
         if member.offset < free:
@@ -176,7 +179,7 @@ def check_members(window: Window, archive: Archive, *, buffer: bytearray, caps: 
         if member.method == _STORED:
             crc = window.crc32(begin, member.packed, buffer)
         else:
-            crc = _inflated_crc(window, begin, member, caps)
+            crc = _inflated_crc(window, begin, member)
         if crc != member.crc:
             raise MalformedError(
                 f"member {member.name!r} does not match its CRC-32"
@@ -188,7 +191,7 @@ def check_members(window: Window, archive: Archive, *, buffer: bytearray, caps: 
 
 def read_member(window: Window, archive: Archive, member: Member, *, limit: int) -> bytes:
     """A member's content, checked; MalformedError where it is larger than `limit` bytes."""
-    if member.size > limit:
+    if max(member.size, member.packed) > limit:
         raise CapError(f"member {member.name!r} of {member.size} bytes is above the cap")
     begin = data_offset(window, archive, member)
     content = window.read(begin, member.packed)
@@ -205,12 +208,19 @@ def read_member(window: Window, archive: Archive, member: Member, *, limit: int)
     return content
 
 
-def _inflated_crc(window: Window, begin: int, member: Member, caps: Caps) -> int:
-    if member.size > max(caps.inflated_bytes, 200 * member.packed):
+def _no_bomb(archive: Archive, caps: Caps) -> None:
+    """Over all packed members together: many small bombs take as long as a large one."""
+    packed = [member for member in archive.members if member.method == _DEFLATED]
+    before, after = sum(m.packed for m in packed), sum(m.size for m in packed)
+    if after > max(caps.inflated_bytes, 200 * before):
+        worst = max(packed, key=lambda member: member.size)
         raise MalformedError(
-            f"member {member.name!r} claims {member.size} bytes from {member.packed}: a zip bomb",
+            f"member {worst.name!r} claims {worst.size} bytes from {worst.packed}: a zip bomb",
             reason=Reason.UNSAFE_ENTRY,
         )
+
+
+def _inflated_crc(window: Window, begin: int, member: Member) -> int:
     inflate = zlib.decompressobj(-15)
     crc = total = at = 0
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from rtj_sidecar.checkpoints.formats import jsonfile, sniff
 from rtj_sidecar.checkpoints.formats.base import FileCheck, MalformedError, Window
@@ -65,7 +65,23 @@ def container_gate(save: FoundSave, reader: Reader) -> GateResult:
         check = check_of(reader, entry)
         if check.passed is False:
             checks.append((entry, check))
+    if not any(check.passed for _, check in checks) and _holds_nothing(save.files, reader):
+        detail = f"{save.root_key} holds no bytes but zeros: nothing of it reached the disk"
+        return failed(Gate.CONTAINER, Reason.TRUNCATED, detail)
     return container_result(checks)
+
+
+def _holds_nothing(entries: Iterable[FileEntry], reader: Reader) -> bool:
+    """Every file is empty or zeros: what a power cut leaves of files that were never flushed.
+    Stops at the first byte that is none."""
+
+    def look(window: Window, buffer: bytearray) -> FileCheck:
+        for at in range(0, window.size, len(buffer)):
+            if any(window.read(at, min(len(buffer), window.size - at))):
+                return FileCheck("zeros", False, "")
+        return FileCheck("zeros", True, "")
+
+    return all(reader.ask(entry, "zeros", look).passed for entry in entries)
 
 
 def not_torch(entries: Iterable[FileEntry], reader: Reader) -> GateResult | None:
@@ -146,9 +162,9 @@ def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
     ranks = {r for entry in save.files if (r := rank_in(name_of(entry.path))) is not None}
     if ranks and expect.whole:
         count = max(expect.world_size or 0, max(ranks) + 1)
-        if missing := sorted(set(range(count)) - ranks):
+        if (missing := first_gap(ranks, count)) is not None:
             return failed(
-                Gate.SET, Reason.FILES_MISSING, f"{save.root_key}: no file of rank {_some(missing)}"
+                Gate.SET, Reason.FILES_MISSING, f"{save.root_key}: no file of rank {missing}"
             )
     if not expect.name_sets:
         if ranks and expect.whole:
@@ -222,15 +238,19 @@ def union_by_history(parts: Iterable[PartFiles], *, expect: Expectations) -> Gat
     ranks = {r for path in union if (r := rank_in(name_of(path))) is not None}
     if ranks:
         count = max(expect.world_size or 0, max(ranks) + 1)
-        if missing := sorted(set(range(count)) - ranks):
-            detail = f"no file of rank {_some(missing)}"
-            return failed(Gate.SET, Reason.FILES_MISSING, detail)
+        if (missing := first_gap(ranks, count)) is not None:
+            return failed(Gate.SET, Reason.FILES_MISSING, f"no file of rank {missing}")
     if expect.name_sets:
         wanted = frozenset.intersection(*expect.name_sets)
         present = {pattern_of(path) for path in union}
         if present & wanted and (absent := sorted(wanted - present)):
             return failed(Gate.SET, Reason.FILES_MISSING, f"{_some(absent)} is missing")
     return GateResult(Gate.SET, True, f"{len(union)} files")
+
+
+def first_gap(there: Container[int], count: int) -> int | None:
+    """The first number below `count` that is not there. Never all of them: a name can state any."""
+    return next((number for number in range(count) if number not in there), None)
 
 
 def _some(items: Iterable[object]) -> str:

@@ -150,19 +150,23 @@ def _missing(tag: TagFacts) -> Iterator[str]:
         # The container gate condemns what cannot be read; by names alone what must be contiguous.
         data = max((r for r, _ in sharded | optimizer), default=0) + 1
         model = max([*models, *(m for _, m in sharded | optimizer)], default=0) + 1
-    grid = [(rank, part) for part in range(model) for rank in range(data)]
+    # One after the other, never as a list: a file can state any number of ranks.
     if sharded:
-        for rank, part in grid:
+        for rank, part in _grid(data, model):
             if (rank, part) not in sharded:
                 yield f"zero_pp_rank_{rank}_mp_rank_{part:02d}_model_states.pt"
     else:
         yield from (f"mp_rank_{m:02d}_model_states.pt" for m in range(model) if m not in models)
     if tag.partitioned:
-        for rank, part in grid:
+        for rank, part in _grid(data, model):
             if (rank, part) not in optimizer:
                 yield f"zero_pp_rank_{rank}_mp_rank_{part:02d}_optim_states.pt"
     yield from _missing_experts(tag)
     yield from _missing_layers(tag)
+
+
+def _grid(data: int, model: int) -> Iterator[tuple[int, int]]:
+    return ((rank, part) for part in range(model) for rank in range(data))
 
 
 def _pair(found: re.Match[str]) -> tuple[int, int]:
