@@ -89,6 +89,9 @@ class ShipList:
         self._opened[ship.record.name] = time.monotonic()
 
     def became_durable(self, name: str) -> None:
+        if name not in self.open:
+            # Its line was left while its commit was on its way: a branch, never the newest.
+            self._left |= {name}
         self.forget(name)
         self._durable.append(name)
         self.tell()
@@ -135,6 +138,13 @@ class ShipList:
         for name in names:
             if name not in self._durable:
                 self._durable.append(name)
+        self.tell()
+
+    def knows_as_dropped(self, names: list[str]) -> None:
+        """Oldest first; as many as the list holds."""
+        for name in names[-KEPT:]:
+            if name not in self._dropped:
+                self._dropped.append(name)
         self.tell()
 
     def begin_line(self, durable: list[str]) -> None:

@@ -18,7 +18,7 @@ from rtj_sidecar.proving import Proving
 from rtj_sidecar.runs.beginnings import acted
 from rtj_sidecar.runs.fence import Claimed, FenceTaken, OwnedByOther, Superseded
 from rtj_sidecar.runs.history import History
-from rtj_sidecar.runs.records import Outcome, Parent
+from rtj_sidecar.runs.records import MarkKind, Outcome, Parent
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
@@ -180,10 +180,12 @@ class Storing:
     async def begin_line(self, run: Run, parent: Parent) -> None:
         """The fence has its parent: only what can be reached through it counts from now on."""
         at = self._at
-        if not parent.asked and not (parent.scratch and at.candidates):
+        is_newest = not at.candidates or parent.name == at.candidates[0].name
+        if is_newest and not parent.asked:
             return
         history = await asyncio.to_thread(run.history)
         candidates = await asyncio.to_thread(run.candidates, history)
+        await self._drop_left(run, history, {c.name for c in candidates}, parent)
         at.journal.note(last_durable_name=None, last_durable_step=None, last_durable_at=None)
         self.take_in(history, candidates)
         durable = [c.name for c in candidates if c.durable and c.invalid is None]
@@ -192,11 +194,32 @@ class Storing:
         at.tell_candidates()
         self._looking.tell()
 
+    async def _drop_left(
+        self, run: Run, history: History, reachable: set[str], parent: Parent
+    ) -> None:
+        """What was on its way on a line that is left will never be committed, by name."""
+        start = parent.name or "nothing"
+        for save, ship in history.ships.items():
+            if ship.name in reachable or history.condemned(save) is not None:
+                continue
+            await asyncio.to_thread(
+                run.judging.mark,
+                ship.name,
+                kind=MarkKind.DROPPED,
+                reason=Reason.CHECKPOINT_FALLBACK,
+                message=f"{ship.name} was not durable when attempt {self._at.attempt} began from "
+                f"{start}, which lies before it",
+                fence=self._at.fence,
+            )
+
     def take_in(self, history: History, candidates: list[Candidate]) -> None:
         """Let the holder go on with what the history holds."""
         at = self._at
         open_names = {c.name for c in candidates if not c.durable and c.invalid is None}
         self._holding.list.close_all_but(open_names)
+        # Also to those who pinned files of them, whichever holder gave them up.
+        lost = [s.name for _, s in sorted(history.ships.items()) if s.name not in open_names]
+        self._holding.list.knows_as_dropped(lost)
         self._holding.list.reopen([s for s in history.ships.values() if s.name in open_names])
         durable = [c for c in candidates if c.durable and c.invalid is None]
         self._holding.list.knows_as_durable([c.name for c in reversed(durable)])
@@ -245,8 +268,19 @@ class Storing:
         at.journal.note(fence=answer.fence, fence_attempt=attempt, next_n=1, parent=parent)
         at.reporter.set(fence=answer.fence)
         at.may_publish = True
+        await self._begin_line_in_time(at.run, parent)
         at.ship_now.set()
         log.info("fence %d for attempt %d", answer.fence, attempt)
+
+    async def _begin_line_in_time(self, run: Run, parent: Parent) -> None:
+        back_off = MIN_BACK_OFF
+        while True:
+            try:
+                return await self.begin_line(run, parent)
+            except StoreProblem as problem:
+                self._at.reporter.degrade(KEY, problem.reason, problem.message)
+                await asyncio.sleep(back_off)
+                back_off = min(MAX_BACK_OFF, 2 * back_off)
 
     async def recover(self) -> None:
         """After a restart of the sidecar in the middle of an attempt: what the holder knew."""
