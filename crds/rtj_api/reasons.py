@@ -134,6 +134,7 @@ class Reason(StrEnum):
     FENCE_TAKEN = "FenceTaken"
     SIDECAR_MEMORY_TOO_SMALL = "SidecarMemoryTooSmall"
     SUPERVISOR_MISSING = "SupervisorMissing"
+    WORLD_SIZE_REFUSED = "WorldSizeRefused"
     NEEDS_SHARED_VOLUME = "NeedsSharedVolume"
     INTERNAL_ERROR = "InternalError"
     REPORTS_UNREACHABLE = "ReportsUnreachable"

@@ -73,8 +73,7 @@ class Needing:
 
     def _degrade(self, key: str, message: str) -> None:
         at = self._at
-        rank = at.site.config.rank
-        text = f"rank {rank}, {at.site.path}: {message}"
+        text = f"{at.site.path}: {message}"
         at.reporter.degrade(key, Reason.NEEDS_SHARED_VOLUME, text, retrying=False)
 
 

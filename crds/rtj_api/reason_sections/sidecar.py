@@ -145,6 +145,11 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "The trainer's image has no Python, so a shell supervises it: its output is not read.",
         "Put a python3 (3.8 or newer) into the trainer's image.",
     ),
+    Reason.WORLD_SIZE_REFUSED: ReasonText(
+        "The framework does not load this save with another number of processes than saved it.",
+        "Set spec.replicas (and procsPerReplica) back, or convert the save as the message says. It "
+        "counts again by itself when the number is right.",
+    ),
     Reason.NEEDS_SHARED_VOLUME: ReasonText(
         "The framework cannot go on from its saves with a disk of its own in each pod: it writes "
         "one directory from all of them, or each pod needs more of a save than its disk holds.",

@@ -22,7 +22,7 @@ from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Found, Wanted
 
 from rtj_sidecar.checkpoints.layouts import AUTO
-from rtj_sidecar.checkpoints.needs import Gang, needed
+from rtj_sidecar.checkpoints.needs import Gang, needed, refuses_world
 from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs.archive import Archived, NoArchive, archive_next
@@ -199,8 +199,24 @@ class Run:
         return read_history(self._context, cache=self._manifests)
 
     def candidates(self, history: History) -> list[Candidate]:
-        """Newest first: durable ones, and named ships that are not durable yet."""
-        return lineage.candidates(history)
+        """Newest first: durable ones, and named ships that are not durable yet.
+
+        One that the framework will not load with this gang's number of processes is invalid for
+        now: no mark says so, and it counts again when the number is right.
+        """
+        return [self._fitting(history, found) for found in lineage.candidates(history)]
+
+    def _fitting(self, history: History, found: Candidate) -> Candidate:
+        save, gang = keys.parse_name(found.name), self.gang
+        manifest = history.manifests.get(save) if save is not None else None
+        if gang is None or manifest is None or found.invalid is not None:
+            return found
+        processes = gang.world_size * gang.procs
+        why = refuses_world(facts=manifest.facts, processes=processes)
+        if why is None:
+            return found
+        told = {"invalid": str(Reason.WORLD_SIZE_REFUSED), "invalid_message": why}
+        return found.model_copy(update=told)
 
     def position_of(self, history: History, name: str) -> Parent:
         """The save as the parent of an attempt that starts from it, for `set_parent`."""

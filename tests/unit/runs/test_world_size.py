@@ -1,0 +1,80 @@
+"""A save of another number of ranks: refused where its framework would refuse it, with words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from kit.memory_store import MemoryStore
+from rtj_api.reasons import Reason
+from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
+from rtj_sidecar.checkpoints.needs import Gang
+from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs.history import History
+from rtj_sidecar.runs.run import Run
+
+from tests.unit.runs.test_lineage import SCRATCH, fence, history
+
+ZERO_2_OF_4 = {
+    "deepspeed": {
+        "global_step1": {
+            "dp_world_size": 4,
+            "mp_world_size": 1,
+            "ds_config.zero_optimization.stage": 2,
+        }
+    }
+}
+
+
+def saved_by_four(facts: dict[str, object]) -> History:
+    bare = history([fence(1, SCRATCH)], {(1, 1): 1})
+    return replace(
+        bare,
+        manifests={
+            save: record.model_copy(update={"facts": facts, "world_size": 4})
+            for save, record in bare.manifests.items()
+        },
+    )
+
+
+def choice(facts: dict[str, object], *, world_size: int, procs: int = 1) -> Chosen | NoChoice:
+    run = Run(
+        store=MemoryStore({}),
+        run_id="ns/gpt",
+        cluster_uid="c",
+        job_uid="j",
+        rank=0,
+        union_gate=lambda *_: GateResult(Gate.SET, True, ""),
+    )
+    run.gang = Gang(rank=0, world_size=world_size, procs=procs)
+    return choose(
+        Facts(
+            run="ns/gpt",
+            world_size=world_size,
+            candidates=run.candidates(saved_by_four(facts)),
+            listed=True,
+            pinned={},
+            urls={},
+        )
+    )
+
+
+@pytest.mark.parametrize(("world_size", "procs"), [(2, 1), (8, 1), (4, 2)])
+def test_zero_partitions_of_four_are_not_loaded_by_others(world_size: int, procs: int) -> None:
+    found = choice(ZERO_2_OF_4, world_size=world_size, procs=procs)
+    assert isinstance(found, NoChoice)
+    assert found.reason == Reason.NO_VALID_CHECKPOINT, "never step 0 for that"
+    assert Reason.WORLD_SIZE_REFUSED in found.message
+    assert "saved by 4 processes" in found.message
+    assert "ds_to_universal.py" in found.message
+
+
+@pytest.mark.parametrize(("world_size", "procs"), [(4, 1), (2, 2)])
+def test_the_same_number_of_processes_loads_them(world_size: int, procs: int) -> None:
+    assert isinstance(choice(ZERO_2_OF_4, world_size=world_size, procs=procs), Chosen)
+
+
+def test_what_can_be_laid_out_anew_is_loaded_by_any_number() -> None:
+    """DCP's, Megatron's and Orbax' loaders read by slices."""
+    found = choice({"needs": {"step_1/__0_0.distcp": 10}}, world_size=2)
+    assert isinstance(found, Chosen)
