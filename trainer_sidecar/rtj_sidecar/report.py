@@ -20,7 +20,7 @@ from rtj_sidecar.waits import happens
 PROGRESS_SECONDS = 1.0
 VERDICTS_KEPT = 20
 # Changes of these alone wake a long poll at most once in PROGRESS_SECONDS.
-_SLOW = ("progress", "checkpoint", "transfers")
+_SLOW = ("progress", "checkpoint", "transfers", "mirror")
 
 
 class Reporter:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rtj_api.wire import Report
 
-QUIET = frozenset({"sequence", "sent_at", "transfers"})
+QUIET = frozenset({"sequence", "sent_at", "transfers", "mirror"})
 QUIET_WITHIN: Mapping[str, frozenset[str]] = {
     "progress": frozenset({"step", "epoch", "loss", "updated_at", "source"}),
     "checkpoint": frozenset(

@@ -144,6 +144,28 @@ async def test_a_fault_is_told_in_an_event(running, cluster, space) -> None:
     assert event["involvedObject"]["uid"] == (await cluster.get_job(key))["metadata"]["uid"]
 
 
+async def test_a_disk_that_will_not_do_is_said_with_its_remedy(running, cluster) -> None:
+    """By rank 1's sidecar, at the first save; and no longer once its framework was told better."""
+    key, pods = running
+
+    async def told() -> dict[str, Any] | None:
+        conditions = (await status_of(cluster, key)).get("conditions") or []
+        return next((c for c in conditions if c["reason"] == "NeedsSharedVolume"), None)
+
+    message = "/checkpoints: Orbax finished 7 on the primary host alone. Mount one volume"
+    problem = wire.Problem(reason="NeedsSharedVolume", message=message, since=1.0, retrying=False)
+    await pods.of_rank(1).say(degraded=[problem])
+    condition = await eventually(told, what="a condition")
+    assert (condition["type"], condition["status"]) == ("Degraded", "True")
+    assert condition["message"] == f"rank 1: {message}"
+    await pods.of_rank(1).say(degraded=[])
+
+    async def is_gone() -> bool:
+        return await told() is None
+
+    await eventually(is_gone, what="the condition is gone")
+
+
 async def test_a_bad_template_is_said_in_a_condition_and_heals(cluster, space, operator) -> None:
     key = JobKey(space.namespace, "bad")
     job = a_job(namespace=key.namespace, name=key.name)
