@@ -28,8 +28,8 @@ _NEEDS = (
 )
 _OWN_DISKS = (
     "Each rank loads its own partition of the optimizer, and model states that another rank wrote;"
-    " with another world size, everybody's. A pod gets its own partitions where the save proves that"
-    " they are all it opens (docs/many-ranks.md), else all files. No shared volume needed;"
+    " with another world size, everybody's. A pod gets its own partitions where the save proves"
+    " that they are all it opens (docs/many-ranks.md), else all files. No shared volume needed;"
     " `use_node_local_storage` is fine, too"
 )
 _EVIDENCE = "deepspeed 0.19.8 on CPU, two gloo ranks"
