@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kit.handmade import Object, dcp_directory, pickled, torch_bytes
 from kit.handmade_hdf5 import hdf5_bytes
+from kit.handmade_others import table_bytes
 from rtj_sidecar.checkpoints.formats import sstable
 
 FOUND = Path(__file__).with_name("found.txt")
@@ -47,6 +48,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     yield "torch-legacy", legacy_bytes()
     yield "hdf5", hdf5_bytes({"w": bytes(32), "layers/a": bytes(16)})
     yield "tf-entries", tf_block()
+    yield "tf-index", table_bytes(tf_block())
     yield "json", json.dumps(_STATE | {"x": [1, None, 1e3]}, default=str).encode()
     yield "proto", b"\x08\x01\x12\x03abc\x1d\0\0\0\0"
     for kind, content in ((0, zipped), (2, text), (3, zipped + zipped), (5, hdf5_bytes({}))):
