@@ -8,6 +8,7 @@ without a copy (MSG_TRUNC, tcp(7)), what it serves leaves by sendfile(2). Checks
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -15,6 +16,12 @@ import socket
 import sys
 import threading
 from pathlib import Path
+
+
+def served(connection: socket.socket, *, source: int, size: int) -> None:
+    # A client that is ended in the middle is no fault of the sink.
+    with contextlib.suppress(ConnectionError), connection:
+        serve(connection, source=source, size=size)
 
 
 def serve(connection: socket.socket, *, source: int, size: int) -> None:
@@ -78,7 +85,7 @@ def main() -> int:
         connection, _ = listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         options = {"source": source, "size": size}
-        threading.Thread(target=serve, args=(connection,), kwargs=options, daemon=True).start()
+        threading.Thread(target=served, args=(connection,), kwargs=options, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.sweep import Swept
 from rtj_sidecar.runs.upload import LocalFile
-from rtj_sidecar.stores.base import Store
+from rtj_sidecar.stores.base import Head, Store
 from rtj_sidecar.stores.open import open_store
 
 DATA = "ns/gpt/checkpoints/"
@@ -150,6 +150,22 @@ def test_what_is_not_in_the_store_as_recorded_is_sent(writer: Writer) -> None:
         f"checkpoints/{second}/a.json",
         f"checkpoints/{second}/b.json",
     ]
+
+
+def test_what_lies_in_an_archive_is_sent(tmp_path: Path) -> None:
+    class Archive(MemoryStore):
+        def head(self, key: str) -> Head | None:
+            found = super().head(key)
+            is_first = key.startswith(f"{DATA}f1-n1-")
+            return replace(found, storage_class="GLACIER") if found and is_first else found
+
+    writer = Writer(Archive(), tmp_path / "disk")
+    fence = writer.claim()
+    first = writer.name(fence, 1)
+    writer.upload(first, {"a.json": TOKENIZER}, after=None)
+    ship = writer.name(fence, 2)
+    writer.upload(ship, {"a.json": TOKENIZER}, after=first.name)
+    assert writer.stored() == ["f1-n1-s1/a.json", "f1-n2-s2/a.json"]
 
 
 @pytest.mark.parametrize("after", ["f7-n7-s7", "not a name"])

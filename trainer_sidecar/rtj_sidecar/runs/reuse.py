@@ -62,9 +62,10 @@ class Earlier:
 
 
 def is_there(context: Context, file: FileRecord) -> bool:
-    """Whether the store says that it holds what the record says. Raises StoreProblem."""
+    """Whether the store says that it holds, ready to be read, what the record says. Raises
+    StoreProblem."""
     head = context.store.head(context.full(file.key))
-    if head is None or head.size != file.size:
+    if head is None or head.size != file.size or head.is_archived:
         return False
     if head.crc64nvme is not None:
         return head.crc64nvme == file.crc64nvme
