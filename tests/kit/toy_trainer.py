@@ -44,7 +44,7 @@ def load(path: Path) -> dict:
 
 def wait_for_leave(limit: Path | None, *, step: int) -> None:
     """Until the number in the file lets this step be made."""
-    while limit is not None and step > int(limit.read_text()):
+    while limit is not None and step > int(limit.read_text() or 0):  # while it is written: empty
         time.sleep(0.02)
 
 

@@ -24,6 +24,7 @@ from rtj_sidecar.runs.retain import Retained
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Ignored
 from rtj_sidecar.runs.sweep import Swept
+from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, StoreProblem
@@ -146,6 +147,7 @@ class Committing:
                     "full_state": manifest.full_state,
                     "loss": manifest.loss,
                     "has": has_of(manifest.facts),
+                    **said_against(manifest.facts, required=at.site.config.required_keys),
                 }
             )
             if c.name == manifest.name

@@ -19,6 +19,7 @@ from rtj_sidecar.messages import OpenShip, Seen
 from rtj_sidecar.naming import Group, Heard, groups, next_naming
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.runs.ships import Ignored, Named
+from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
 
@@ -167,6 +168,7 @@ class Holding:
                 durable=False,
                 full_state=facts.full_state,
                 has=has_of(facts.facts),
+                **said_against(facts.facts, required=at.site.config.required_keys),
                 world_size=ship.world_size,
                 layout=ship.layout,
                 needs=ship.expected,

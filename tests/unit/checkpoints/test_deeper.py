@@ -10,6 +10,7 @@ import pytest
 from kit import checkpoint_fixtures
 from kit.directories import Place
 from rtj_sidecar.checkpoints.deeper import Depth, unfit_of
+from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status, Verdict
 
 SCRIPT = Path(checkpoint_fixtures.__file__).with_name("make_numbers.py")
@@ -66,6 +67,18 @@ def test_of_what_lies_there_at_first_only_the_newest_two_are_read(
     there.judged()
     facts = [verdict.facts for _, verdict in there.judged()]
     assert ["numbers" in each for each in facts] == [False, True, True]
+
+
+def test_a_save_that_is_still_being_written_at_the_first_look_is_read_later(
+    made: Path, tmp_path: Path
+) -> None:
+    there = place(tmp_path)
+    appear(there, made / "f32" / "ckpt_1.pt")
+    writing = Writers(open_paths=frozenset({"ckpt_1.pt"}), gone=False)
+    assert [verdict.candidate for _, verdict in there.judged(writing)] == [False]
+    assert "numbers" in newest(there)[1].facts
+    appear(there, made / "f32" / "ckpt_2.pt")
+    assert unfit_of(newest(there)[1].facts) is not None
 
 
 def test_level_container_reads_no_numbers(made: Path, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ _AT_FIRST = 2  # saves that lie there already: the newest can only be compared w
 _SHOWN = 3
 _MOST = 10_000
 
+_ODD = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+
 log = logging.getLogger("rtj.sidecar")
 
 
@@ -55,7 +57,7 @@ class Deeper:
         is_first = not self._known
         told: list[tuple[FoundSave, Verdict]] = []
         for save, verdict in judged:
-            if is_first and save.identity not in late:
+            if is_first and verdict.candidate and save.identity not in late:
                 self._known[save.identity] = {}
             if verdict.candidate and save.full_state is not False:
                 verdict = replace(verdict, facts={**verdict.facts, **self._of(save)})
@@ -76,6 +78,9 @@ class Deeper:
         except (OSError, UnsafePathError) as error:
             log.info("%s is not looked into: %s", save.root_key, error)
             return {}  # gone or changing: it is judged again if it stays
+        except _ODD:
+            # A file that no reader was made for must hold up neither itself nor the others.
+            log.exception("%s is not looked into", save.root_key)
         if len(self._known) >= _MOST:
             del self._known[next(iter(self._known))]
         self._known[save.identity] = facts

@@ -32,6 +32,12 @@ def against(facts: Mapping[str, object], *, required: Sequence[str] = ()) -> tup
     )
 
 
+def said_against(facts: Mapping[str, object], *, required: Sequence[str]) -> dict[str, str]:
+    """The same as fields of a Candidate."""
+    found = against(facts, required=required)
+    return {} if found is None else {"invalid": found[0], "invalid_message": found[1]}
+
+
 def facts_of_parts(told: Sequence[SaveFacts]) -> dict[str, object]:
     """The facts of all ranks together, lowest rank first: the lowest that knows a thing says it,
     and what one rank holds the save holds."""
