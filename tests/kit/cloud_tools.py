@@ -119,3 +119,14 @@ def _make(
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def main() -> int:
+    """Fetch what CI's tiers need; `python -m kit.cloud_tools`."""
+    azurite()
+    fake_gcs_server()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

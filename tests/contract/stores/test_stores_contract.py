@@ -29,8 +29,8 @@ from rtj_sidecar.stores.local import hash_file
 from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.stores.s3 import S3Store
 
-# Hadoop's name node takes half a minute, see docs/testing.md.
-DRIVERS = ["file", "s3", "az", "gs", *(["hdfs"] if os.environ.get("RTJ_LONG") else [])]
+CLOUDS = ["az", "gs", *(["hdfs"] if os.environ.get("RTJ_LONG") else [])]
+DRIVERS = ["file", "s3", *CLOUDS]
 
 
 @pytest.fixture(scope="module", params=DRIVERS)

@@ -9,22 +9,27 @@ from __future__ import annotations
 import base64
 import contextlib
 import math
+import time
 import uuid
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from azure.core import MatchConditions
 from azure.core import exceptions as core
 from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobBlock, BlobClient, ContainerClient
+from rtj_api.reasons import Reason
 from rtj_api.stores import keys_of
 
 from rtj_sidecar.stores.answers import BadDigest, NoSuchUpload
 from rtj_sidecar.stores.azure_errors import Place, explain, no_account, no_credentials
-from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed
-from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs
+from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed, StoreProblem
+from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs, values_of
 from rtj_sidecar.stores.service import Piece
+from rtj_sidecar.stores.service_errors import expired
 
 _CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 3, 60
 _BLOCK = 8 << 20
@@ -50,6 +55,7 @@ class Azure:
         keep_urls_out_of_logs("azure.core.pipeline.policies.http_logging_policy")
         self._container, self._endpoint, self._ca_file = container, endpoint, ca_file
         self._place = Place(container=container, endpoint=endpoint)
+        self._credentials_dir = credentials_dir
         self._fresh = Fresh(self._make, directory=credentials_dir, names=keys_of("az"))
 
     @property
@@ -113,7 +119,12 @@ class Azure:
         return _Session(self._blob(key), key=key, size=size)
 
     def explain(self, error: Exception, *, operation: str, key: str) -> Exception:
-        return explain(error, operation=operation, key=key, place=self._place)
+        meant = explain(error, operation=operation, key=key, place=self._place)
+        if isinstance(meant, StoreProblem) and meant.reason is Reason.CREDENTIALS_REFUSED:
+            sas = values_of(self._credentials_dir, keys_of("az")).get("AZURE_STORAGE_SAS_TOKEN")
+            if sas is not None and _has_ended(sas):
+                return expired(f"{operation} {key} in {self._place}")
+        return meant
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -190,6 +201,15 @@ class _Session:
     def _name(self, piece: Piece) -> str:
         """All of one length, as the service demands."""
         return base64.b64encode(f"{self._id}-{piece.number:08}".encode()).decode()
+
+
+def _has_ended(sas: str) -> bool:
+    """Whether a shared access signature states an end that is over by this node's clock."""
+    try:
+        end = datetime.fromisoformat(parse_qs(sas.lstrip("?"))["se"][0])
+        return end.timestamp() < time.time()
+    except (KeyError, ValueError):
+        return False
 
 
 def _is_base64(key: str) -> bool:

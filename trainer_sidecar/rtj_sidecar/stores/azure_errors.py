@@ -87,7 +87,8 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
 
 def _of_answer(error: core.HttpResponseError, *, what: str, key: str, place: Place) -> Exception:
     status = int(error.status_code or 0)
-    code = str(getattr(error, "error_code", None) or status)
+    code = getattr(error, "error_code", None) or status
+    code = str(getattr(code, "value", code))
     text = str(error.message or "")
     what = f"{what}: {code}"
     if code == "ContainerNotFound":

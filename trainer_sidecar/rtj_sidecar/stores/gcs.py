@@ -33,6 +33,7 @@ from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed
 from rtj_sidecar.stores.gcs_errors import NotThere, Place, bad_key, explain
 from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs
 from rtj_sidecar.stores.service import Piece
+from rtj_sidecar.stores.sessions import trust
 
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -183,9 +184,12 @@ class Gcs:
         http.mount("https://", HTTPAdapter(pool_maxsize=16))
         http.mount("http://", HTTPAdapter(pool_maxsize=16))
         if self._ca_file:
-            http.verify = self._ca_file
+            trust(http, self._ca_file)
         options = {"api_endpoint": self._endpoint.rstrip("/")} if self._endpoint else None
         client = Client(project=None, credentials=credentials, _http=http, client_options=options)
+        # It would ask for the bucket's metadata in a thread of its own, again and again, with a
+        # right that nobody needs here, and log what came of it.
+        client._bucket_metadata_cache = None
         return _Made(client, http)
 
     def _credentials(self, value: str | None) -> google_credentials.Credentials:

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 
 import requests
+import urllib3
 from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from google.cloud.storage import exceptions as storage
@@ -83,7 +84,10 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
             return _of_refresh(error, what=what, place=place)
         case requests.exceptions.SSLError():
             return no_trust(place)
+        # A raw body's errors come as urllib3 raises them.
         case auth.TransportError() | requests.RequestException() | OSError():
+            return no_answer(error, place)
+        case urllib3.exceptions.HTTPError():
             return no_answer(error, place)
         case json.JSONDecodeError():
             return no_answer(error, place)

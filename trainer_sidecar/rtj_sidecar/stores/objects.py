@@ -221,7 +221,9 @@ class ObjectStore:
                 meant = self._service.explain(error, operation=operation, key=key)
                 if meant is error:
                     raise
-                raise meant from error
+                # Libraries' errors repeat whole URLs, and what the other side said of a request:
+                # either may hold a secret.
+                raise meant from None
 
         return self._retrying.call(explained, patience_s=patience_s, cancel=cancel)
 

@@ -49,6 +49,7 @@ from rtj_sidecar.stores.s3_errors import Place, explain
 from rtj_sidecar.stores.s3_send import SAME_BYTES_TRIES, damaged
 from rtj_sidecar.stores.s3_stream import Streams
 from rtj_sidecar.stores.s3_upload import Uploads
+from rtj_sidecar.stores.service_errors import ABOUT_CREDENTIALS
 
 
 class S3Store:
@@ -309,4 +310,7 @@ class S3Store:
         try:
             yield
         except (ClientError, BotoCoreError, ResponseParserError, ValueError) as error:
-            raise explain(error, operation=operation, key=key, place=self._place) from error
+            meant = explain(error, operation=operation, key=key, place=self._place)
+            if isinstance(meant, StoreProblem) and meant.reason in ABOUT_CREDENTIALS:
+                raise meant from None  # what the server said may repeat the signed request
+            raise meant from error

@@ -9,6 +9,8 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import StoreProblem
 
+ABOUT_CREDENTIALS = (Reason.CREDENTIALS_REFUSED, Reason.CREDENTIALS_MISSING)
+
 
 def bucket_missing(place: object) -> StoreProblem:
     return StoreProblem(

@@ -26,6 +26,7 @@ from rtj_sidecar.stores.hdfs_swap import HIDDEN, Swap
 from rtj_sidecar.stores.local import BLOCK, blocks, crc64
 from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs
 from rtj_sidecar.stores.service import Piece
+from rtj_sidecar.stores.sessions import trust
 from rtj_sidecar.stores.webhdfs_errors import Place, explain
 
 WEB_PORT = 9870
@@ -137,7 +138,7 @@ class WebHdfs:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(pool_maxsize=16))
         if self._ca_file:
-            session.verify = self._ca_file
+            trust(session, self._ca_file)
         settings: dict[str, Any] = {"session": session, "timeout": _TIMEOUT}
         if token := values.get("HADOOP_DELEGATION_TOKEN"):
             return TokenClient(self._endpoint, token, **settings)

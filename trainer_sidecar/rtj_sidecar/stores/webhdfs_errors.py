@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import requests
+import urllib3
 from hdfs import HdfsError
 from rtj_api.reasons import Reason
 
@@ -49,7 +50,7 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
             return _of_answer(error, what=f"{operation} {key} in {place}")
         case requests.exceptions.SSLError():
             return no_trust(place)
-        case requests.RequestException() | OSError():
+        case requests.RequestException() | OSError() | urllib3.exceptions.HTTPError():
             return no_answer(error, place)
         case KeyError() | ValueError():  # an answer that is not WebHDFS's
             return no_answer(error, place)
