@@ -1,4 +1,4 @@
-"""DeepSpeed on CPU, two gloo ranks: ZeRO-0 to 3, `load_checkpoint` by `latest`.
+"""DeepSpeed on CPU, two gloo ranks: ZeRO-0 to 3, `load_checkpoint` by `latest`; and in the Trainer.
 
 See `script` for how it is called.
 """
@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import make_huggingface
 import ranks
 import script
 
@@ -17,6 +18,7 @@ CASES = {
     "zero1": {"layout": "deepspeed"},
     "zero2": {"layout": "deepspeed"},
     "zero3": {"layout": "deepspeed"},
+    "trainer": {"layout": "hf-trainer"},
 }
 WORLD = 2
 
@@ -89,4 +91,14 @@ def _case(stage: int) -> script.Case:
 
 if __name__ == "__main__":
     os.environ["DS_ACCELERATOR"] = "cpu"
-    script.main({f"zero{stage}": _case(stage) for stage in range(4)})
+    cases = {f"zero{stage}": _case(stage) for stage in range(4)}
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 1,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2},
+        "zero_allow_untested_optimizer": True,
+    }
+    cases["trainer"] = make_huggingface.case(world=WORLD, deepspeed=config, bf16=True)
+    script.main(cases)

@@ -88,11 +88,25 @@ def trainer(directory: Path, *, saves: int | None, many: bool, peft: bool, **mor
 
 def tensors_of(told: Any, *, many: bool) -> dict[str, Any]:
     model = told.model_wrapped if hasattr(told.model_wrapped, "module") else told.model
-    held = {"model": dict(model.named_parameters())}
-    optimizer = told.optimizer.state_dict() if told.optimizer is not None else {}
-    held["optimizer"] = optimizer.get("state", {})
+    held: dict[str, Any] = {"model": _floats(dict(model.named_parameters()))}
+    if told.is_deepspeed_enabled:
+        # The Trainer's optimizer is a shell there; the engine holds the state of this rank.
+        held = {"optimizer": _floats(told.deepspeed.optimizer.state_dict())}
+    elif told.optimizer is not None:
+        held["optimizer"] = told.optimizer.state_dict().get("state", {})
     names = {key.replace("module.", ""): value for key, value in script.flat(held).items()}
     return ranks.together(names) if many else names
+
+
+def _floats(value: Any) -> Any:
+    """bfloat16 is no type of numpy; what is neither tensor nor number is left out."""
+    if hasattr(value, "is_floating_point"):
+        return value.float() if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: _floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_floats(item) for item in value]
+    return value if isinstance(value, int | float) else None
 
 
 def case(*, world: int = 1, peft: bool = False, **more: Any) -> script.Case:

@@ -46,10 +46,12 @@ class DcpHuggingFaceLayout:
             if _SHARD.match(name_of(entry.path)) and (root := _root(entry.path)) is not None
         }
         by_root: dict[str, list[FileEntry]] = {root: [] for root in roots}
-        for entry in listing.files:
-            root = next((r for r in roots if entry.path.startswith(f"{r}/")), None)
-            if root is not None and not is_temporary(entry.path):
-                by_root[root].append(entry)
+        for entry in listing.files if roots else ():
+            above = parent_of(entry.path)
+            while above not in roots and "/" in above:
+                above = parent_of(above)
+            if above in roots and not is_temporary(entry.path):
+                by_root[above].append(entry)
         return tuple(_save(root, found) for root, found in sorted(by_root.items()))
 
     def gates(

@@ -38,16 +38,14 @@ class DeepSpeedLayout:
     guides = guides.GUIDES
 
     def recognise(self, *, listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:
-        directories = rules.tag_directories(entry.path for entry in listing.files)
-        saves = []
-        for tag in rules.tag_facts(listing.files, reader):
-            below = [
-                entry
-                for entry in listing.files
-                if _home(entry.path, directories) == tag.directory and not is_temporary(entry.path)
-            ]
-            saves.append(_save(tag, tuple(below)))
-        return tuple(saves)
+        directories = frozenset(rules.tag_directories(entry.path for entry in listing.files))
+        below: dict[str, list[FileEntry]] = {directory: [] for directory in directories}
+        for entry in listing.files if directories else ():
+            home = _home(entry.path, directories)
+            if home is not None and not is_temporary(entry.path):
+                below[home].append(entry)
+        tags = rules.tag_facts(listing.files, reader)
+        return tuple(_save(tag, tuple(below[tag.directory])) for tag in tags)
 
     def gates(
         self, *, save: FoundSave, reader: Reader, expect: Expectations
@@ -67,11 +65,13 @@ class DeepSpeedLayout:
         return found
 
 
-def _home(path: str, directories: Sequence[str]) -> str | None:
+def _home(path: str, directories: frozenset[str]) -> str | None:
     """The innermost tag directory that the file is below of; in `.` only DeepSpeed's own names."""
-    inside = [d for d in directories if d != "." and path.startswith(f"{d}/")]
-    if inside:
-        return max(inside, key=len)
+    above = path.rpartition("/")[0]
+    while above:
+        if above in directories:
+            return above
+        above = above.rpartition("/")[0]
     return "." if "." in directories and "/" not in path and rules.is_ours(path) else None
 
 

@@ -35,7 +35,8 @@ def fields_of(reader: Reader, entry: FileEntry, *, keep: Iterable[str]) -> Mappi
         for member in archive.members:
             if member.name.endswith("/data.pkl"):
                 content = zips.read_member(window, archive, member, limit=reader.caps.pickle_bytes)
-                return FileCheck("fields", None, "", facts=_picked(stub.load(content), paths))
+                value = stub.load(content, caps=reader.caps)
+                return FileCheck("fields", None, "", facts=_picked(value, paths))
         raise MalformedError("it has no data.pkl")
 
     try:
