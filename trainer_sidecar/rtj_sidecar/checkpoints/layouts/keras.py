@@ -77,15 +77,17 @@ class KerasLayout:
     def gates(
         self, *, save: FoundSave, reader: Reader, expect: Expectations
     ) -> tuple[GateResult, ...]:
-        container = common.container_gate(save, reader)
         if not _is_backup(save.root_key):
+            container = common.container_gate(save, reader)
             return common.no_marker("Keras"), container, common.set_gate(save, expect=expect)
         files = {entry.path: entry for entry in save.files}
         count = files.get(beside(save.root_key, COUNT))
+        weights = files[save.root_key]
+        container = common.container_result([(weights, common.check_of(reader, weights))])
         if container.passed is False:
             why = "not looked at: an earlier gate failed"
             return GateResult(Gate.MARKER, None, why), container, GateResult(Gate.SET, None, why)
-        marker = _backup_marker(save, files[save.root_key], count, reader)
+        marker = _backup_marker(save, weights, count, reader)
         return marker, container, GateResult(Gate.SET, True, f"weights and {COUNT}")
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
