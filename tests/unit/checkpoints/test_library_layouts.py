@@ -162,7 +162,7 @@ DAMAGED: dict[str, tuple[str, Damage, Reason, str]] = {
     "h5 cut": (
         "keras-weights", cut("epoch_02.weights.h5"), Reason.TRUNCATED, "superblock says"
     ),
-    "h5 empty": ("keras-weights", emptied("epoch_02.weights.h5"), Reason.TRUNCATED, "close"),
+    "h5 empty": ("keras-weights", emptied("epoch_02.weights.h5"), Reason.TRUNCATED, "epoch_02"),
     "h5 no head": (
         "keras-weights", hole("epoch_02.weights.h5", at=0.0, size=96), Reason.TRUNCATED, "close"
     ),
