@@ -135,6 +135,8 @@ class FleetPod:
         # Its own line to the store, put in where the agent opens it.
         with mock.patch.object(opening, "open_store", self._line):
             await self.agent.start()
+        # As after a save that vanished: files that prove themselves need rest only a moment.
+        self.agent.station.directory.sight.in_hurry = True
         self._publish()
         self._tasks = [
             asyncio.create_task(self._run_agent()),
