@@ -248,8 +248,8 @@ class Retention(Api):
         None,
         description=(
             "What becomes of the other older ones. geometric: about two are kept for each doubling "
-            "of their age, so that good points survive for a roll-back (some 25 of 10,000). none: "
-            "they go. Default: geometric; without a store, none."
+            "of their age, so that good points survive for a roll-back (17 beside the newest 5 of "
+            "10,000). none: they go. Default: geometric; without a store, none."
         ),
     )
     archive_after_seconds: float | None = Field(
