@@ -233,7 +233,7 @@ def mark(place: Place, name: str, *, kind: MarkKind, why: str, who: str) -> dict
         message=f"{who}: {why}" if why else f"by {who}",
         evidence={"by": who, "said": why},
     )
-    place.run.reindex()
+    place.run.tending.reindex()
     return {"name": name, "mark": kind.value, "message": done.message if done else ""}
 
 
@@ -278,7 +278,9 @@ def prune(place: Place, history: History, keep: Keep) -> tuple[Collection[str], 
     newest = history.fences[-1] if history.fences else None
     if newest is None:
         return (), ()
-    done = place.run.retain(fence=newest.fence, keep=keep, delete=newest.outcome is not None)
+    done = place.run.tending.retain(
+        fence=newest.fence, keep=keep, delete=newest.outcome is not None
+    )
     if not isinstance(done, Retained):
         raise Refused(f"a newer attempt ({done.by}) took the run meanwhile: try again")
     return done.marked, done.deleted

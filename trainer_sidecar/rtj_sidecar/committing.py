@@ -98,7 +98,7 @@ class Committing:
         resume = at.journal.entry.resume
         in_use = [resume.name] if resume is not None and resume.name else []
         if keep.last is not None:
-            done = await self.in_store(run.retain, fence=fence, keep=keep, in_use=in_use)
+            done = await self.in_store(run.tending.retain, fence=fence, keep=keep, in_use=in_use)
             gone = set(done.marked) if isinstance(done, Retained) else set()
             if gone:
                 at.candidates = [c for c in at.candidates if c.name not in gone]
@@ -112,7 +112,7 @@ class Committing:
         while not at.closing.is_set() and at.fence == fence and at.may_publish:
             try:
                 done = await self.in_store(
-                    run.archive, fence=fence, keep=keep, in_use=in_use, cancel=at.closing
+                    run.tending.archive, fence=fence, keep=keep, in_use=in_use, cancel=at.closing
                 )
             except Cancelled:
                 return

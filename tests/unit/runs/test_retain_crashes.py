@@ -13,6 +13,7 @@ from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
+from rtj_sidecar.runs.reuse import is_there
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.upload import LocalFile
@@ -64,11 +65,11 @@ class Line:
         """As the holder does after a commit; an hour later once more."""
         for _ in range(2):
             run = self.run()
-            run.retain(fence=1, keep=KEEP)
-            while isinstance(run.archive(fence=1, keep=KEEP), Archived):
+            run.tending.retain(fence=1, keep=KEEP)
+            while isinstance(run.tending.archive(fence=1, keep=KEEP), Archived):
                 pass
             self.clock += 3601
-        self.run().retain(fence=1, keep=KEEP)
+        self.run().tending.retain(fence=1, keep=KEEP)
 
     def state(self) -> dict[str, object]:
         """Everything in the store but times and how often something was written."""
@@ -147,11 +148,20 @@ def test_an_archived_save_is_passed_over_until_it_is_restored(line: Callable[[],
     assert judged.invalid is None
 
 
+def test_what_lies_in_an_archive_is_not_named_by_a_new_save(line: Callable[[], Line]) -> None:
+    found = line()
+    (file, *_) = found.run().manifest("f1-n6-s60").files
+    context = found.run()._context
+    assert is_there(context, file)
+    found.look_after()
+    assert not is_there(context, file)
+
+
 def test_a_class_that_is_read_at_once_is_no_archive(line: Callable[[], Line]) -> None:
     found = line()
     found.clock += 3601
     keep = Keep(archive_after=0.0, archive_class="STANDARD_IA")
-    assert found.run().archive(fence=1, keep=keep) == Archived("f1-n1-s10")
+    assert found.run().tending.archive(fence=1, keep=keep) == Archived("f1-n1-s10")
     run = found.run()
     first = [c for c in run.candidates(run.history()) if c.name == "f1-n1-s10"]
     assert run.judging.vet(first)[0].invalid is None
@@ -162,7 +172,7 @@ def test_a_store_without_classes_is_told_and_nothing_is_marked_done(
 ) -> None:
     found = line()
     found.store.has_classes = False
-    told = found.run().archive(fence=1, keep=Keep(archive_after=0.0))
+    told = found.run().tending.archive(fence=1, keep=Keep(archive_after=0.0))
     assert isinstance(told, NoArchive)
     assert "checkpoint.retention.archiveClass" in told.message
     history = found.run().history()
@@ -172,10 +182,10 @@ def test_a_store_without_classes_is_told_and_nothing_is_marked_done(
 def test_a_pin_that_comes_after_the_mark_keeps_the_data(line: Callable[[], Line]) -> None:
     found = line()
     run = found.run()
-    run.retain(fence=1, keep=KEEP)
+    run.tending.retain(fence=1, keep=KEEP)
     run.judging.mark("f1-n1-s10", kind=MarkKind.PINNED, reason="Resumed", message="read by another")
     found.clock += 3601
-    run.retain(fence=1, keep=KEEP)
+    run.tending.retain(fence=1, keep=KEEP)
     assert found.store.head("ns/gpt/checkpoints/f1-n1-s10/s/a") is not None
     assert found.store.head("ns/gpt/checkpoints/f1-n2-s20/s/a") is None
 

@@ -223,9 +223,9 @@ def test_retention_keeps_what_a_part_on_its_way_names(writer: Writer) -> None:
 def retain(writer: Writer, fence: int) -> None:
     """Mark, and delete an hour later."""
     keep = Keep(last=1)
-    assert isinstance(writer.run.retain(fence=fence, keep=keep), Retained)
+    assert isinstance(writer.run.tending.retain(fence=fence, keep=keep), Retained)
     writer.clock[0] += 3600
-    assert isinstance(writer.run.retain(fence=fence, keep=keep), Retained)
+    assert isinstance(writer.run.tending.retain(fence=fence, keep=keep), Retained)
 
 
 # --- what nobody will read ---

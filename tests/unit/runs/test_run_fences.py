@@ -123,7 +123,7 @@ def test_a_listing_without_the_held_fence_proves_no_loss(ranks: Ranks) -> None:
         for ask in (
             lambda: zero.run.held(fence),
             lambda: zero.run.set_parent(fence=fence, parent=SCRATCH),
-            lambda: zero.run.retain(fence=fence, keep=Keep(last=1)),
+            lambda: zero.run.tending.retain(fence=fence, keep=Keep(last=1)),
         ):
             with pytest.raises(StoreProblem, match="as the highest") as raised:
                 ask()

@@ -105,7 +105,7 @@ def test_what_a_zombie_publishes_is_refused(ranks: Ranks) -> None:
     assert zombie.run.try_commit(ship, fence=old) == FenceLost(fence)
     assert zombie.run.set_parent(fence=old, parent=SCRATCH) == FenceLost(fence)
     assert zombie.run.set_outcome(fence=old, outcome=Outcome.COMPLETE) == FenceLost(fence)
-    assert zombie.run.retain(fence=old, keep=Keep(last=1)) == FenceLost(fence)
+    assert zombie.run.tending.retain(fence=old, keep=Keep(last=1)) == FenceLost(fence)
     assert zombie.run.claim(attempt=1, world_size=2) == Superseded(2, fence)
     assert not zombie.run.held(old)
     assert [c.name for c in new.run.candidates(new.run.history())] == ["f1-n1-s10"]

@@ -39,18 +39,22 @@ def test_retention_marks_then_deletes_and_keeps_what_is_needed(
     run.judging.mark(
         "f1-n1-s10", kind=MarkKind.PINNED, reason="Restoring", message="someone restores"
     )
-    done = run.retain(fence=fence, keep=Keep(last=2), in_use=["f1-n2-s20"])
+    done = run.tending.retain(fence=fence, keep=Keep(last=2), in_use=["f1-n2-s20"])
     assert done == Retained(("f1-n3-s30",), ())
-    assert run.retain(fence=fence, keep=Keep(last=2), in_use=["f1-n2-s20"]) == Retained((), ())
+    assert run.tending.retain(fence=fence, keep=Keep(last=2), in_use=["f1-n2-s20"]) == Retained(
+        (), ()
+    )
     assert store.head("ns/gpt/checkpoints/f1-n3-s30/ckpt_30") is not None
     clock[0] += 3600
-    done = run.retain(fence=fence, keep=Keep(last=2), in_use=["f1-n2-s20"])
+    done = run.tending.retain(fence=fence, keep=Keep(last=2), in_use=["f1-n2-s20"])
     assert done == Retained((), ("f1-n3-s30",))
     assert list(store.list("ns/gpt/checkpoints/f1-n3-s30/")) == []
     listed = [c.name for c in run.candidates(run.history())]
     assert listed == ["f1-n5-s50", "f1-n4-s40", "f1-n2-s20", "f1-n1-s10"]
     assert run.next_n(run.history(), fence) == 6
-    assert run.retain(fence=fence, keep=Keep(last=0)) == Retained(("f1-n2-s20", "f1-n4-s40"), ())
+    assert run.tending.retain(fence=fence, keep=Keep(last=0)) == Retained(
+        ("f1-n2-s20", "f1-n4-s40"), ()
+    )
 
 
 def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:
@@ -58,7 +62,7 @@ def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:
     fence = claimed(zero, 1, parent=SCRATCH)
     for n, status in enumerate(("Verified", "Verified", "Verified", "Settled", "Settled"), 1):
         shipped(zero, fence, n, 10 * n, status=status)
-    done = zero.run.retain(fence=fence, keep=Keep(last=2))
+    done = zero.run.tending.retain(fence=fence, keep=Keep(last=2))
     assert done == Retained(("f1-n1-s10",), ()), "two settled ones are no two proved ones"
 
 
@@ -68,6 +72,6 @@ def test_a_save_that_a_newer_one_carries_a_file_of_is_kept(ranks: Ranks) -> None
     best = {"carried": [{"path": "best.pt", "fence": fence, "n": 1, "step": 10}]}
     for n in range(1, 5):
         shipped(zero, fence, n, 10 * n, facts=best if n > 1 else {})
-    assert zero.run.retain(fence=fence, keep=Keep(last=1)) == Retained(
+    assert zero.run.tending.retain(fence=fence, keep=Keep(last=1)) == Retained(
         ("f1-n2-s20", "f1-n3-s30"), ()
     )

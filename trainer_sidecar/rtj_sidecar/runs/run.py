@@ -25,7 +25,6 @@ from rtj_sidecar.checkpoints.layouts import AUTO
 from rtj_sidecar.checkpoints.needs import Gang, needed, refuses_world
 from rtj_sidecar.runs import beginnings, keys, lineage, ships
 from rtj_sidecar.runs import fence as fences
-from rtj_sidecar.runs.archive import Archived, NoArchive, archive_next
 from rtj_sidecar.runs.beginnings import OpenPlace
 from rtj_sidecar.runs.bundles import write_bundles
 from rtj_sidecar.runs.commit import (
@@ -52,7 +51,6 @@ from rtj_sidecar.runs.imports.places import Place
 from rtj_sidecar.runs.imports.surveying import How
 from rtj_sidecar.runs.index import write_index
 from rtj_sidecar.runs.judging import Judging
-from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.moving import Moving
 from rtj_sidecar.runs.ready import Agreement
@@ -67,10 +65,10 @@ from rtj_sidecar.runs.records import (
     SaveFacts,
     ShipRecord,
 )
-from rtj_sidecar.runs.retain import Retained, retain
 from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.sweep import Swept, sweep
+from rtj_sidecar.runs.tending import Tending
 from rtj_sidecar.runs.vet import wanted_by
 from rtj_sidecar.stores.base import Progress, Store, StoreProblem
 from rtj_sidecar.stores.open import open_store
@@ -119,7 +117,13 @@ class Run:
         self.gang: Gang | None = None  # set with each attempt, where it is known for certain
         self._manifests: dict[SaveId, ManifestRecord] = {}
         self.moving = Moving(self._context, wanted=self.wanted)
+        self.tending = Tending(self._context, history=self.history, forget=self._forget)
         self.judging = Judging(self._context, manifest_of=self.manifest, history=self.history)
+
+    def _forget(self, name: str) -> None:
+        """Its manifest is not there any more."""
+        if (save := keys.parse_name(name)) is not None:
+            self._manifests.pop(save, None)
 
     # --- the holder (rank 0) ---------------------------------------------------------------------
 
@@ -303,40 +307,6 @@ class Run:
         if isinstance(outcome, Committed):
             write_index(self._context, self.history())
         return outcome
-
-    def reindex(self) -> None:
-        """`manifest.json` after a mark that a person made."""
-        write_index(self._context, self.history())
-
-    def retain(
-        self, *, fence: int, keep: Keep, in_use: Collection[str] = (), delete: bool = True
-    ) -> Retained | FenceLost:
-        """Mark the saves that `keep` does not keep, delete what was marked an hour ago."""
-        done = retain(
-            self._context, self.history(), fence=fence, keep=keep, in_use=in_use, delete=delete
-        )
-        if isinstance(done, Retained) and (done.marked or done.deleted):
-            for name in done.deleted:
-                if (save := keys.parse_name(name)) is not None:
-                    self._manifests.pop(save, None)
-            write_index(self._context, self.history())
-        return done
-
-    def archive(
-        self,
-        *,
-        fence: int,
-        keep: Keep,
-        in_use: Collection[str] = (),
-        cancel: threading.Event | None = None,
-    ) -> Archived | NoArchive | FenceLost | None:
-        """Move the oldest save that `keep` lets go to a slower class; None: there is none."""
-        done = archive_next(
-            self._context, self.history(), fence=fence, keep=keep, in_use=in_use, cancel=cancel
-        )
-        if isinstance(done, Archived):
-            write_index(self._context, self.history())
-        return done
 
     def sweep(self, *, fence: int) -> Swept | FenceLost:
         """Free what saves left that will never be committed, and bundle a long run's manifests."""
