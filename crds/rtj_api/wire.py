@@ -358,7 +358,6 @@ class Candidate(Wire):
     has: dict[str, bool] = Field(default_factory=dict)  # parts of the state: rules.quality.PARTS
     world_size: int | None = None  # of the gang that saved it
     layout: str | None = None
-    versions: dict[str, str] = Field(default_factory=dict)  # of libraries, where the save says so
     needs: list[int] = Field(default_factory=list)  # ranks that wrote files of it
     written_at: float | None = None
 

@@ -72,7 +72,7 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
     ),
     Reason.RESUMED_PARTIALLY: ReasonText(
         "The save that is resumed does not hold all of the training's state, or was made by "
-        "another number of ranks or another version: status.checkpoint.resumeQuality and "
+        "another number of ranks: status.checkpoint.resumeQuality and "
         "resumeMessage say what is missing. The framework begins that part anew, mostly without a "
         "word.",
         "If it matters, let the trainer save what is missing.",

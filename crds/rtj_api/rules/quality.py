@@ -46,25 +46,13 @@ class Fitness:
     message: str = ""
 
 
-def fitness(
-    save: Candidate, *, world_size: int, versions: Mapping[str, str] | None = None
-) -> Fitness:
-    """Of a resume from this save by `world_size` ranks.
-
-    `versions`: what the trainer runs now, by library, where that is known.
-    """
+def fitness(save: Candidate, *, world_size: int) -> Fitness:
+    """Of a resume from this save by `world_size` ranks."""
     missing = [part for part in PARTS if save.has.get(part) is False]
     unknown = [part for part in PARTS if part not in save.has and part != "scaler"]
     if save.full_state is False and "optimizer" not in missing:
         missing = ["optimizer", *missing]
-    differs = [
-        *_ranks(save, world_size),
-        *(
-            f"saved with {name} {said}, now {now}"
-            for name, said in sorted(save.versions.items())
-            if (now := (versions or {}).get(name)) is not None and now != said
-        ),
-    ]
+    differs = _ranks(save, world_size)
     words = []
     if missing:
         words.append("without " + ", ".join(_WORDS[part] for part in missing))

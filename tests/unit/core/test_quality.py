@@ -70,12 +70,5 @@ def test_another_number_of_ranks(layout: str) -> None:
     assert fitness(save(layout=layout, world_size=None), world_size=4).quality is Quality.EXACT
 
 
-def test_another_version_of_a_library_where_the_save_says_so() -> None:
-    made = save(versions={"lightning": "2.6.0", "torch": "2.14"})
-    found = fitness(made, world_size=2, versions={"lightning": "2.6.0", "torch": "2.15"})
-    assert found == Fitness(Quality.PARTIAL, "saved with torch 2.14, now 2.15")
-    assert fitness(made, world_size=2).quality is Quality.EXACT
-
-
 def test_the_table_speaks_of_layouts_that_there_are() -> None:
     assert set(quality._RESHARDS) <= {name.value for name in LayoutName}
