@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -108,4 +107,3 @@ if __name__ == "__main__":
             "other-device": _case(True, device="/dev/shm"),
         }
     )
-    time.sleep(0)

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,9 +149,16 @@ def resume(case: Case, directory: Path) -> tuple[int | None, str]:
     return told.resumed
 
 
-def train_and_kill(case: Case, directory: Path, *, luck: random.Random) -> Told:
+def train_and_kill(
+    case: Case,
+    directory: Path,
+    *,
+    luck: random.Random,
+    on_saved: Callable[[int], None] | None = None,
+) -> Told:
     """Trains for ever and is killed: after some whole saves, at a random moment of a save's length
-    from the beginning of one, so that most kills land within it."""
+    from the beginning of one, so that most kills land within it. `on_saved`: called with the step
+    of each save, while the trainer goes on."""
     told = Told()
     with _started(case, "train", directory) as process:
         last = luck.randint(2, 4)
@@ -166,6 +173,8 @@ def train_and_kill(case: Case, directory: Path, *, luck: random.Random) -> Told:
                     break
             elif event == "saved":
                 told.seconds.append(time.monotonic() - began)
+                if on_saved is not None:
+                    on_saved(told.saved[-1])
         os.killpg(process.pid, signal.SIGKILL)
         for line in process.stdout or ():
             told.hear(line)
