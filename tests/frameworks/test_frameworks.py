@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from kit import frameworks
 from kit.frameworks import Case, Told
+from kit.interrupted import interrupted
 from kit.put_back import look, put_back, ship
 from kit.tools import ToolMissing
 from rtj_sidecar.checkpoints.types import FoundSave, Status
@@ -79,6 +80,7 @@ def test_real_saves_are_verified_and_each_comes_back(case: Case, tmp_path: Path)
     assert max(kept) == newest
     single = case.in_place or case.options.get("keeps_one")
     assert single or len(kept) > 1, "there is nothing older to go back to"
+    expect_every_cut_to_be_seen(root, kept[newest], case, tmp_path / "cut")
     for step, save in sorted(kept.items()):
         fresh = tmp_path / f"fresh-{step}"
         put_back(ship(root, save, snapshot, into=tmp_path / f"store-{step}"), fresh)
@@ -124,6 +126,15 @@ def test_a_killed_save_is_never_chosen(case: Case, number: int, tmp_path: Path) 
     for place in (tmp_path / "fresh", root):
         put_back(shipped, place)
         assert frameworks.resume(case, place) == (step, told.digests[step])
+
+
+def expect_every_cut_to_be_seen(root: Path, newest: FoundSave, case: Case, place: Path) -> None:
+    """Cut off at each of its files, in the order of their times, it is no candidate any more."""
+    if case.in_place or case.options.get("settles"):
+        return  # files of a fixed name, or a format that cannot tell
+    for state in interrupted(root, newest, into=place):
+        steps = [step_of(save, case) for save in candidates(place, case)]
+        assert step_of(newest, case) not in steps, state
 
 
 def expect_truth(found: list[FoundSave], told: Told, case: Case) -> None:

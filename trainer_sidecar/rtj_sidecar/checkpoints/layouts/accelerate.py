@@ -66,7 +66,10 @@ class AccelerateLayout:
         for entry in files:
             if (root := _home(entry.path, roots)) is not None:
                 by_root.setdefault(root, []).append(entry)
-        return tuple(_save(root, found, reader) for root, found in sorted(by_root.items()))
+        lacking = _lacking(by_root)
+        return tuple(
+            _save(root, found, reader, lacking.get(root)) for root, found in sorted(by_root.items())
+        )
 
     def gates(
         self, *, save: FoundSave, reader: Reader, expect: Expectations
@@ -132,6 +135,34 @@ def _roots(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(sure | {d for d in alike if numbers_in(name_of(d))})
 
 
+def _lacking(by_root: Mapping[str, Sequence[FileEntry]]) -> dict[str, str]:
+    """Directory -> a custom file that it lacks and the directories before and after it have.
+
+    The step may stand in that very file, and without it the save cannot be put in order by steps,
+    which the history of names goes by; so the numbers in the directories' names go here. Two in a
+    row that lack it are believed: the script registers it no longer.
+    """
+    families: dict[tuple[str, str], list[tuple[int, str, set[str]]]] = {}
+    for root, found in by_root.items():
+        numbers = numbers_in(name_of(root))
+        known = (numbers.step, numbers.epoch, numbers.weak)
+        place = next((value for value in known if value is not None), None)
+        if place is not None:
+            custom = {n for entry in found if _CUSTOM.match(n := name_of(entry.path))}
+            family = (parent_of(root), pattern_of(name_of(root)))
+            families.setdefault(family, []).append((place, root, custom))
+    lacking: dict[str, str] = {}
+    for members in families.values():
+        members.sort()
+        for (_, _, before), (_, root, own), after in zip(
+            members, members[1:], [*members[2:], None], strict=False
+        ):
+            gone = before - own if after is None else (before - own) & after[2]
+            if gone:
+                lacking[root] = min(gone)
+    return lacking
+
+
 def _of_a_strategy(path: str) -> bool:
     """A file that FSDP or DeepSpeed put into a directory of Accelerate's name for it."""
     return nested.has_dcp([path]) or deepspeed_rules.is_ours(path)
@@ -144,7 +175,7 @@ def _home(path: str, roots: frozenset[str]) -> str | None:
     return next((directory for directory in above if directory in roots), None)
 
 
-def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
+def _save(root: str, found: list[FileEntry], reader: Reader, lacking: str | None) -> FoundSave:
     numbers = numbers_in(name_of(root))
     files, facts = nested.facts(found, reader)
     step, epoch, unit = labels(numbers, {} if numbers.step is not None else _custom(files, reader))
@@ -153,6 +184,8 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
         step, epoch, unit = labels(replace(numbers, weak=None), {})
     names = [entry.path[len(root) + 1 :] for entry in files]
     optimizer = any(name.startswith("optimizer") for name in names) or "deepspeed" in facts
+    if lacking is not None:
+        facts["lacking"] = lacking
     if unit is not None:
         facts["unit"] = unit
     has = parts_named([n for n in names if not _CUSTOM.match(n)], optimizer=optimizer)
@@ -193,7 +226,10 @@ def _custom(files: Sequence[FileEntry], reader: Reader) -> Mapping[str, object]:
 def _set_gate(
     save: FoundSave, names: set[str], inner: GateResult | None, expect: Expectations
 ) -> GateResult:
-    if missing := _missing(names, expect.world_size if expect.whole else None):
+    missing = _missing(names, expect.world_size if expect.whole else None)
+    if missing is None and expect.whole and (lacking := save.facts.get("lacking")):
+        missing = f"{lacking} is missing, the save before it has one"
+    if missing:
         detail = f"{save.root_key}: {missing}"
         return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
     if inner is not None and inner.passed is False:
