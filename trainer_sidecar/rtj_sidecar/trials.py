@@ -97,7 +97,7 @@ class Trials:
         if view.not_run is not None:
             raise AttemptFailed(
                 Reason.PROBE_NOT_RUN,
-                f"`{' '.join(probe.command)[:300]}` could not be run in the trainer's container of "
+                f"`{rules.shown(probe.command)}` could not be run in the trainer's container of "
                 f"rank 0: {view.not_run}. Correct checkpoint.validation.probe, or the image",
             )
         if view.stopped:
@@ -131,7 +131,7 @@ class Trials:
             timeout_seconds=probe.timeout_seconds,
         )
         at.link.trial(trial)
-        log.info("probe of %s: %s", resume.name, probe.command)
+        log.info("probe of %s: %s", resume.name, rules.shown(probe.command))
         self._tell(str(resume.name), TrialState.RUNNING, probe)
         begun = time.monotonic()
         while True:
@@ -182,7 +182,11 @@ class Trials:
                 continue
             message = f"{name}: its probe failed, and the older {passed} passed: {failed.message}"
             if at.run is not None:
-                evidence = {"probe": probe.command, "how": failed.how, "passed": passed}
+                evidence = {
+                    "probe": rules.shown(probe.command),
+                    "how": failed.how,
+                    "passed": passed,
+                }
                 try:
                     await asyncio.wait_for(
                         asyncio.to_thread(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rtj_api.rules.steering import masked
 from rtj_api.wire import Candidate, TrialView
 
 ALIKE = 2  # different saves that fail in the same way: it is not the saves
@@ -60,10 +61,16 @@ def how_it_ended(view: TrialView, *, timeout_seconds: float) -> str:
     return f"exit code {view.exit_code}"
 
 
-def message(view: TrialView, *, command: Sequence[str], how: str) -> str:
-    """For people: the command, how it ended, its last lines. Bounded."""
-    program = " ".join(command)
+def shown(command: Sequence[str]) -> str:
+    """The command for people: bounded, and without what looks like a secret."""
+    program = " ".join(masked(command))
     if len(program) > _SHOWN_CHARACTERS:
         program = program[: _SHOWN_CHARACTERS - 1] + "…"
+    return program
+
+
+def message(view: TrialView, *, command: Sequence[str], how: str) -> str:
+    """For people: the command, how it ended, its last lines. Bounded."""
+    program = shown(command)
     lines = " | ".join(view.tail[-_SHOWN_LINES:])[-_SHOWN_CHARACTERS:]
     return f"`{program}`: {how}" + (f", last lines: {lines}" if lines else ", without a word")

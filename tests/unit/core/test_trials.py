@@ -86,5 +86,7 @@ def test_the_message_is_bounded_and_names_the_command() -> None:
     assert told.startswith("`python -c yyy")
     assert told.endswith("the end")
     assert len(told) < 700
+    secret = trials.shown(["check", "--token", "hunter2", "--password=hunter2"])
+    assert "hunter2" not in secret
     quiet = trials.message(TrialView(id="1", exit_code=1), command=["check"], how="exit code 1")
     assert quiet == "`check`: exit code 1, without a word"
