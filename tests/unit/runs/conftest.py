@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from kit.memory_store import MemoryStore
+from kit.origins import Origin, origin_in
 from kit.ranks import (
     Rank,
     Ranks,
     all_ranks_have_a_shard,
 )
 from kit.s3 import S3Server, s3_server
+from rtj_sidecar.runs.imports import places
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
@@ -57,3 +59,12 @@ def ranks(store: Store, tmp_path: Path) -> Ranks:
         )
 
     return make
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def origin(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Origin:
+    """Foreign checkpoints, and a run that takes them up without waiting for a writer."""
+    monkeypatch.setattr(places, "SETTLE_S", 0.0)
+    return origin_in(tmp_path, kind=request.param)

@@ -3,105 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.foreign import playbook, put_files, torch_bytes, torn, write_files
+from kit.foreign import put_files, torch_bytes, torn, write_files
 from kit.memory_store import MemoryStore
+from kit.origins import Origin
 from rtj_api.reasons import Reason
-from rtj_api.wire import Found, Wanted
-from rtj_sidecar.checkpoints.types import Gate, GateResult
-from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.imports import places
-from rtj_sidecar.runs.records import ManifestRecord, Parent
-from rtj_sidecar.runs.run import Run
-from rtj_sidecar.stores.base import Cancelled, Store, StoreProblem
-
-PLACES = ("directory", "bucket")
-
-
-@dataclass
-class Origin:
-    """Where the foreign files lie, and a run that takes them up."""
-
-    kind: str
-    directory: Path
-    store: MemoryStore
-    elsewhere: MemoryStore
-    run: Run
-    incoming: Path
-
-    def holds(self, files: Mapping[str, bytes]) -> None:
-        if self.kind == "directory":
-            write_files(self.directory, files)
-        else:
-            put_files(self.elsewhere, "old/ckpts", files)
-
-    def value(self, path: str = "") -> str:
-        base = str(self.directory) if self.kind == "directory" else "s3://bucket/old/ckpts"
-        return f"{base}/{path}".rstrip("/")
-
-    def find(self, path: str = "", **more: Any) -> Found:
-        return self.run.find(
-            self.run.history(),
-            wanted=Wanted(value=self.value(path), asked="spec"),
-            fence=1,
-            incoming=self.incoming,
-            **more,
-        )
-
-    def taken(self, path: str = "") -> ManifestRecord:
-        found = self.find(path)
-        assert found.save is not None, found.problem
-        manifest = self.run.manifest(found.save.name)
-        assert manifest is not None
-        assert self.run.judging.examine(found.save.name, deep=True) == []
-        return manifest
-
-
-@pytest.fixture(params=PLACES)
-def origin(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Origin:
-    monkeypatch.setattr(places, "SETTLE_S", 0.0)
-    store, elsewhere = MemoryStore(), MemoryStore()
-
-    def opened(url: str) -> Store:
-        if url.startswith("file://"):
-            from rtj_sidecar.stores.open import open_store
-
-            return open_store(url)
-        below = url.removeprefix("s3://bucket").strip("/")
-        return elsewhere if not below else Below(elsewhere, below)  # type: ignore[return-value]
-
-    run = Run(
-        store=store,
-        run_id="ns/gpt",
-        cluster_uid="cluster",
-        job_uid="job",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-        open_place=opened,
-    )
-    claimed = run.claim(attempt=1, world_size=1)
-    assert isinstance(claimed, Claimed)
-    directory = tmp_path / "old" / "ckpts"
-    directory.mkdir(parents=True)
-    return Origin(request.param, directory, store, elsewhere, run, tmp_path / "incoming")
-
-
-class Below:
-    """A store of the same objects, below a prefix."""
-
-    def __init__(self, store: MemoryStore, prefix: str) -> None:
-        self._store, self._prefix = store, prefix
-        self.url = f"{store.url}/{prefix}"
-
-    def get(self, key: str) -> object:
-        return self._store.get(f"{self._prefix}/{key}")
+from rtj_sidecar.runs.records import Parent
+from rtj_sidecar.stores.base import Cancelled, StoreProblem
 
 
 def test_the_newest_by_the_step_in_the_content_is_taken(origin: Origin) -> None:
@@ -274,77 +187,6 @@ def test_an_import_can_be_cancelled(origin: Origin) -> None:
     with pytest.raises(Cancelled):
         origin.find(cancel=cancel)
     assert not origin.incoming.exists()
-
-
-def entries(*paths: str, **more: Any) -> list[dict[str, Any]]:
-    return [{"path": path, "step": 10 * (n + 1), **more} for n, path in enumerate(paths)]
-
-
-def test_a_manifest_is_heeded_where_it_is_named_and_where_it_lies(origin: Origin) -> None:
-    bad = {"path": "ckpt_30.pt", "step": 30, "is_valid": False}
-    gone = {"path": "ckpt_40.pt", "step": 40}
-    origin.holds(
-        {f"ckpt_{n}.pt": torch_bytes(step=n) for n in (10, 20, 30)}
-        | {"manifest.json": playbook(*entries("ckpt_10.pt", "ckpt_20.pt"), bad, gone)}
-    )
-    for path in ("manifest.json", ""):
-        found = origin.find(path)
-        assert found.save is not None, found.problem
-        assert found.save.step == 20
-        told = " ".join(found.passed_over)
-        assert "ckpt_30.pt: the manifest says that it is not valid" in told
-        assert "ckpt_40.pt: the manifest names it and it is not there" in told
-
-
-@pytest.mark.parametrize("prefix", ["/checkpoints/run1", "s3://other/run1", "file:///x/run1", "."])
-def test_paths_of_another_machine_are_found_by_their_tail(origin: Origin, prefix: str) -> None:
-    origin.holds(
-        {
-            "sub/a.pt": torch_bytes(),
-            "sub/b.pt": torch_bytes(),
-            "m.json": playbook(*entries(f"{prefix}/sub/a.pt", f"{prefix}/sub/b.pt")),
-        }
-    )
-    manifest = origin.taken("m.json")
-    assert (manifest.root_key, manifest.step) == ("sub/b.pt", 20), "its step is the manifest's"
-
-
-def test_the_pointer_of_a_manifest_decides_only_where_nothing_else_can(origin: Origin) -> None:
-    files = {"a.pt": torch_bytes(), "b.pt": torch_bytes()}
-    listed = [{"path": "a.pt"}, {"path": "b.pt"}]
-    origin.holds(files | {"manifest.json": playbook(*listed, latest="a.pt")})
-    assert origin.taken("manifest.json").root_key == "a.pt"
-    origin.holds({"manifest.json": playbook(*entries("a.pt", "b.pt"), latest="a.pt")})
-    assert origin.taken("manifest.json").root_key == "b.pt"
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"{", "no JSON"),
-        (b"[]", '"checkpoints"'),
-        (b'{"checkpoints": [{"step": 1}]}', "checkpoints[0]"),
-        (b'{"checkpoints": [{"path": "a.pt", "is_valid": "no"}]}', "is_valid"),
-        (b'{"checkpoints": [{"path": "gone.pt"}]}', "gone.pt"),
-        (b'{"checkpoints": []}', "names no checkpoint"),
-    ],
-)
-def test_a_manifest_that_cannot_be_used_says_why(origin: Origin, data: bytes, words: str) -> None:
-    origin.holds({"a.pt": torch_bytes(step=1), "m.json": data})
-    found = origin.find("m.json")
-    assert found.save is None
-    assert words in (found.problem or "")
-
-
-def test_a_content_that_contradicts_a_manifest_wins(origin: Origin) -> None:
-    origin.holds(
-        {
-            "a.pt": torch_bytes(step=7),
-            "b.pt": torch_bytes(step=5),
-            "m.json": playbook({"path": "a.pt", "step": 1}, {"path": "b.pt", "step": 9000}),
-        }
-    )
-    assert (origin.taken("m.json").root_key, origin.taken("m.json").step) == ("a.pt", 7)
 
 
 def test_a_directory_that_another_still_writes_is_left_alone(tmp_path: Path) -> None:
