@@ -6,7 +6,7 @@ import asyncio
 import threading
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from rtj_api.reasons import Reason
@@ -81,7 +81,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[MagicMock, St
     return (
         at,
         made,
-        Preparing(at, MagicMock(), MagicMock(), None, made, SelfFence(at), Background()),
+        Preparing(at, MagicMock(), MagicMock(), None, made, SelfFence(at), Background(at)),
     )
 
 
@@ -114,7 +114,8 @@ async def test_a_restore_waits_for_what_is_being_fetched(
     made: tuple[MagicMock, Storing, Preparing],
 ) -> None:
     at, storing, _ = made
-    judge = Attempts(at, MagicMock(), MagicMock(), None, storing, SelfFence(at))
+    ahead = MagicMock(settle=AsyncMock())
+    judge = Attempts(at, MagicMock(), MagicMock(), None, storing, SelfFence(at), ahead)
     at.journal.entry.restored_attempt = 0
     at.link.told_to_go.return_value = 0
     restored = asyncio.Event()
