@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damage import general
+from damage import general, hostile, saves
 from damage.case import Case
 
-CASES: tuple[Case, ...] = (*general.cases(),)
+CASES: tuple[Case, ...] = (*saves.CASES, *hostile.CASES, *general.cases())

@@ -47,7 +47,7 @@ def test_damage_is_seen_and_the_right_save_is_resumed(
 
 
 def test_there_are_many_cases_over_all_layouts() -> None:
-    assert len(CASES) >= 100
+    assert len(CASES) >= 250
     assert {case.tree for case in CASES} == set(TREES)
     names = [(case.tree, case.name) for case in CASES]
     assert len(set(names)) == len(names)

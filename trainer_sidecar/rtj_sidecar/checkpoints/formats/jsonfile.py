@@ -18,7 +18,7 @@ def load(window: Window, *, caps: Caps) -> Any:
         raise MalformedError("it is empty or only zeros", reason=Reason.TRUNCATED)
     limit_values(raw, caps=caps)
     try:
-        return json.loads(raw)
+        return json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"it is no JSON: {error}") from error
 

@@ -58,7 +58,7 @@ def read_header(window: Window, *, caps: Caps) -> tuple[dict[str, Any], int]:
         raise MalformedError("its header is no JSON object")
     limit_values(raw, caps=caps)
     try:
-        header = json.loads(raw)
+        header = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"its header is no JSON: {error}") from error
     if not isinstance(header, dict):

@@ -19,7 +19,7 @@ _TRAILER = 5
 _MASK_DELTA = 0xA282EAD8
 _KEY_BYTES, _ALL_KEY_BYTES = 65536, 64 << 20
 """Keys share prefixes, so that a small block could unfold to any size."""
-_BLOCK_ENTRIES = 1_000_000
+_BLOCK_ENTRIES = 100_000
 
 
 def masked_crc32c(data: bytes, previous: int = 0) -> int:

@@ -59,7 +59,7 @@ def load_from(
         raise
     except (ValueError, IndexError, struct.error, OverflowError, AttributeError) as error:
         # The words of pickletools where the bytes end before the pickle does.
-        cut = "exhausted" in str(error) or "remain" in str(error)
+        cut = any(word in str(error) for word in ("exhausted", "remain", "not enough"))
         reason = Reason.TRUNCATED if cut else Reason.MALFORMED
         raise MalformedError(f"its pickle is broken: {error}", reason=reason) from error
     raise MalformedError("its pickle has no end", reason=Reason.TRUNCATED)

@@ -21,7 +21,10 @@ _LOCATOR = struct.Struct("<4sLQL")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _STORED, _DEFLATED = 0, 8
-_ENCRYPTED = 0x1
+_UNREADABLE = 0x1 | 0x20 | 0x40
+"""Flags: encrypted, a patch to another file, strongly encrypted."""
+_NEWEST_VERSION = 63
+"""Of the format, in tenths, that any reader knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ def _members(directory: bytes, count: int) -> tuple[Member, ...]:
             raise MalformedError(f"member {name!r} leaves the archive", reason=Reason.UNSAFE_ENTRY)
         if name in names:
             raise MalformedError(f"member {name!r} is there twice")
-        if flags & _ENCRYPTED or method not in (_STORED, _DEFLATED):
+        unknown = flags & _UNREADABLE or fields[2] & 0xFF > _NEWEST_VERSION
+        if unknown or method not in (_STORED, _DEFLATED):
             raise MalformedError(f"member {name!r} is encrypted or packed in an unknown way")
         if method == _STORED and packed != size:
             raise MalformedError(f"member {name!r} states two sizes")
@@ -136,7 +140,8 @@ def _zip64(extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int,
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)
         if kind == 1:
-            values = iter(struct.iter_unpack("<Q", extra[at + 4 : at + 4 + length // 8 * 8]))
+            field = extra[at + 4 : at + 4 + length]
+            values = iter(struct.iter_unpack("<Q", field[: len(field) // 8 * 8]))
             wide = [next(values, (v,))[0] if v == 0xFFFFFFFF else v for v in (size, packed, offset)]
             return wide[0], wide[1], wide[2]
         at += 4 + length
