@@ -36,8 +36,8 @@ line is a test ({count} in all, over every layout): two good saves, one damage t
 verdict on it, and the save that a run beginning there resumes from. Each is looked at by a process
 of its own with 700 MiB of memory and a watch on whatever it runs, loads or writes: nothing of a
 file is executed, and nothing is written. What the verdicts and gates mean:
-[checkpoints.md](checkpoints.md). A marker that has a checksum of its own, such as TensorFlow's index,
-is judged as a container is.
+[checkpoints.md](checkpoints.md). A marker that has a checksum of its own, such as TensorFlow's
+index, is judged as a container is.
 
 **What cannot be seen on the disk**: zeros or flipped bits within a tensor where the format has no
 checksum (safetensors, torch's older form, HDF5, the arrays of Orbax), and two shards of one size
