@@ -202,10 +202,13 @@ def test_deepspeeds_pointer_is_a_hint_and_stated_for_the_restore(
     assert save.facts["rebuild"] == [told]
 
 
-def test_the_trainers_inner_pointer_is_stated_where_it_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [lost("latest"), emptied("latest"), written("latest", "x")])
+def test_the_trainers_inner_pointer_is_stated_where_it_is_missing(
+    damage: Damage, tmp_path: Path
+) -> None:
     place, key = made(tmp_path, "hf-deepspeed")
     assert "rebuild" not in verdict_of(tmp_path, key)[0].facts
-    (place / "latest").unlink()
+    damage(place)
     told = {"path": "checkpoint-7/latest", "kind": "text", "value": "global_step7"}
     assert verdict_of(tmp_path, key)[0].facts["rebuild"] == [told]
 

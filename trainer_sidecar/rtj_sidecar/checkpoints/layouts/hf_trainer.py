@@ -155,7 +155,7 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
             "deepspeed_scheduler": asked.deepspeed_scheduler is True,
         }
         facts[HAS] = _held(files, asked)
-    if missing := _latest(root, files):
+    if missing := _latest(root, files, reader):
         facts[POINTERS] = missing
     return FoundSave(
         root_key=root,
@@ -169,10 +169,17 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
     )
 
 
-def _latest(root: str, files: Mapping[str, FileEntry]) -> list[dict[str, object]]:
-    """DeepSpeed's `latest` inside, where the save has none: the Trainer resumes by it alone."""
+def _latest(root: str, files: Mapping[str, FileEntry], reader: Reader) -> list[dict[str, object]]:
+    """DeepSpeed's `latest` inside, where the save has none that names its tag (lost, or emptied by
+    a power cut): the Trainer resumes by it alone."""
     tags = [d for d in deepspeed_rules.tag_directories(files) if "/" not in d and d != "."]
-    if len(tags) != 1 or "latest" in files:
+    if len(tags) != 1:
+        return []
+    entry = files.get("latest")
+    try:
+        if entry is not None and reader.small(entry, limit=256).strip() == tags[0].encode():
+            return []
+    except (OSError, UnsafePathError):
         return []
     return [text_pointer(f"{root}/latest", tags[0])]
 

@@ -43,7 +43,8 @@ GUIDES = (
         ),
         evidence=(
             "accelerate 1.15.0, one process and two gloo ranks: real saves, kills and"
-            " `load_state`; FSDP and DeepSpeed directories inside from its source and hand-made"
+            " `load_state`; FSDP by its own code on a model that torch sharded on CPU. DeepSpeed"
+            " directories inside from its source and hand-made"
         ),
     ),
 )

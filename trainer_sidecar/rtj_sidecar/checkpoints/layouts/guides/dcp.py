@@ -52,7 +52,7 @@ GUIDES = (
         ),
         full_resume_needs=(
             "`model`, `optimizer`, `lr_scheduler`, `dataloader`, `train_state`; the last step has"
-            " the model alone unless `--checkpoint.no_last_save_model_only`"
+            " the model alone unless `checkpoint.last_save_model_only` is False"
         ),
         on_own_disks=(
             "as above; every rank looks for the highest step on its own disk, and finds the same"

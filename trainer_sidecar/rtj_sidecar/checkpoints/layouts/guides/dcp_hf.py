@@ -24,6 +24,6 @@ GUIDES = (
             "The consolidation reads all ranks' shards: the writer itself needs a shared volume"
             " there. Without consolidation none is needed"
         ),
-        evidence="torch 2.15.0, two gloo processes: real saves and kills",
+        evidence="torch 2.15.0, two gloo processes: real saves and loads, cut off at every file",
     ),
 )

@@ -74,7 +74,10 @@ GUIDES = (
             "Each rank loads its own partition and what rank 0 wrote. All files are brought to all"
             " ranks. No shared volume needed"
         ),
-        evidence="hand-made trees after a real one of deepspeed 0.19.8; DeepSpeed alone tried",
+        evidence=(
+            "transformers 5.24.0 with deepspeed 0.19.8 on CPU, ZeRO-2, two gloo ranks: real saves"
+            " and resumes, cut off at every file; other stages by DeepSpeed alone"
+        ),
     ),
     Guide(
         products=("HF Trainer + FSDP",),
@@ -94,6 +97,9 @@ GUIDES = (
             " of the world size those of other ranks. All files are brought to every rank. No"
             " shared volume needed"
         ),
-        evidence="names from accelerate 1.15.0, hand-made trees; the inner DCP tried for real",
+        evidence=(
+            "the Trainer's directory from its source, for it wants a GPU there; the FSDP files"
+            " inside by accelerate 1.15.0's own code on CPU; hand-made trees"
+        ),
     ),
 )
