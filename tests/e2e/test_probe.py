@@ -20,7 +20,7 @@ raise SystemExit(9 if os.environ["RTJ_RESUME_STEP"] == sys.argv[1] else 0)
 """
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_the_older_save_is_taken_and_the_refused_one_marked(product: Stack, space: Kube) -> None:
     prefix = f"{space.namespace}/"
     store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
