@@ -18,6 +18,7 @@ _FILE = "ft-model-00001-of-00001.bin"
 
 
 def _checkpointer(directory: Path, *, resume: bool) -> Any:
+    """torchtune finds the recipe's state by itself, but must be told the weights' directory."""
     from torchtune.training import FullModelTorchTuneCheckpointer
 
     base = directory.parent / f"{directory.name}-base"
@@ -25,11 +26,16 @@ def _checkpointer(directory: Path, *, resume: bool) -> Any:
     (base / _FILE).touch()
     return FullModelTorchTuneCheckpointer(
         checkpoint_dir=str(base),
-        checkpoint_files=[_FILE],
+        checkpoint_files=[str(_newest(directory) / _FILE) if resume else _FILE],
         model_type="LLAMA2",
         output_dir=str(directory),
         should_load_recipe_state=resume,
     )
+
+
+def _newest(directory: Path) -> Path:
+    found = directory.resolve().glob("epoch_*")
+    return max(found, key=lambda place: int(place.name.partition("_")[2]))
 
 
 def _model() -> tuple[Any, Any]:

@@ -21,15 +21,21 @@ GUIDES = (
         ),
         metadata="epoch or step from the directory's name, `steps_run` from the recipe's state",
         resumes=(
-            "In the recipe's configuration: `resume_from_checkpoint: True` (or"
-            " `checkpointer.should_load_recipe_state: True`); it takes the newest `epoch_*` and"
-            " `recipe_state/recipe_state.pt`, which after a restore are of one save"
+            "It finds `recipe_state/recipe_state.pt` by itself, but must be told whose weights go"
+            ' with it: `checkpoint.resumeArgs: ["resume_from_checkpoint=True",'
+            ' "checkpointer.checkpoint_files=[$(RTJ_RESUME_CHECKPOINT)/ft-model-00001-of-00001'
+            '.bin]"]`'
+            " with the names of your weights"
         ),
         full_resume_needs=(
             "the recipe's state (optimizer, seed, epochs run), which each save writes over the one"
             " before: it is copied before the next one begins"
         ),
         on_own_disks="Rank 0 writes; each rank gets all files. DCP directories as of DCP",
-        evidence="torchtune 0.6.1 on torch 2.15.0 with torchao 0.9.0: its Meta checkpointer",
+        evidence=(
+            "torchtune 0.6.1 on torch 2.15.0 with torchao 0.9.0: real saves of its own form,"
+            " driven without a recipe. Its HF and Meta checkpointers write the same tree; those and"
+            " its DCP directories, adapters, and `step_S/` are from source only"
+        ),
     ),
 )
