@@ -122,6 +122,8 @@ class ShipList:
     def reopen(self, ships: list[ShipRecord]) -> None:
         """Go on with saves that were named before: after a restart, or by an older fence."""
         for record in ships:
+            if record.name in self._dropped:
+                self._dropped.remove(record.name)  # on a line that was taken up again
             if record.name not in self.open:
                 self.open[record.name] = OpenShip(record=record)
                 self._opened[record.name] = time.monotonic()

@@ -200,7 +200,8 @@ class Storing:
         """What was on its way on a line that is left will never be committed, by name."""
         start = parent.name or "nothing"
         for save, ship in history.ships.items():
-            if ship.name in reachable or history.condemned(save) is not None:
+            is_decided = history.condemned(save) is not None or history.has_broken(save)
+            if ship.name in reachable or is_decided:
                 continue
             await asyncio.to_thread(
                 run.judging.mark,
@@ -218,7 +219,11 @@ class Storing:
         open_names = {c.name for c in candidates if not c.durable and c.invalid is None}
         self._holding.list.close_all_but(open_names)
         # Also to those who pinned files of them, whichever holder gave them up.
-        lost = [s.name for _, s in sorted(history.ships.items()) if s.name not in open_names]
+        lost = [
+            ship.name
+            for save, ship in sorted(history.ships.items())
+            if ship.name not in open_names and not history.has_broken(save)
+        ]
         self._holding.list.knows_as_dropped(lost)
         self._holding.list.reopen([s for s in history.ships.values() if s.name in open_names])
         durable = [c for c in candidates if c.durable and c.invalid is None]

@@ -98,6 +98,10 @@ class History:
             marked_at=manifest.committed_at,
         )
 
+    def has_broken(self, save: SaveId) -> bool:
+        """It was committed, and its commit record cannot be read."""
+        return keys.manifest_key(save) in self.broken
+
     def deleted(self, save: SaveId) -> bool:
         return any(mark.kind == MarkKind.DELETED for mark in self.marks.get(save, ()))
 
