@@ -18,7 +18,7 @@ CASES = {
     "zero1": {"layout": "deepspeed"},
     "zero2": {"layout": "deepspeed"},
     "zero3": {"layout": "deepspeed"},
-    "trainer": {"layout": "hf-trainer"},
+    "trainer": {"layout": "hf-trainer", "ranks": 2},
 }
 WORLD = 2
 

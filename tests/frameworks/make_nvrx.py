@@ -12,7 +12,7 @@ from typing import Any
 import ranks
 import script
 
-CASES = {"local": {"layout": "nvrx-local", "full_state": None, "keeps_one": True}}
+CASES = {"local": {"layout": "nvrx-local", "full_state": None, "keeps_one": True, "ranks": 2}}
 WORLD = 2
 
 

@@ -46,7 +46,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 def candidates(root: Path, case: Case) -> list[FoundSave]:
     """The saves that may be resumed from, oldest first; all of the layout that the case names.
     Without weights that another file of a fixed name no longer goes with: by consent alone."""
-    snapshot, verdicts, _ = look(root)
+    snapshot, verdicts, _ = look(root, world_size=case.options.get("ranks"))
     found = [save for save in snapshot.saves if verdicts[save.identity].candidate]
     for save in found:
         assert save.layout == case.layout, (save.root_key, save.layout)
@@ -67,7 +67,7 @@ def step_of(save: FoundSave, case: Case) -> int:
 def test_real_saves_are_verified_and_each_comes_back(case: Case, tmp_path: Path) -> None:
     root = tmp_path / "run"
     told = frameworks.save(case, root)
-    snapshot, verdicts, _ = look(root)
+    snapshot, verdicts, _ = look(root, world_size=case.options.get("ranks"))
     newest = max(told.saved)
     for save in snapshot.saves:
         verdict = verdicts[save.identity]

@@ -32,8 +32,10 @@ class Shipped:
     files: Path
 
 
-def look(root: Path) -> tuple[Snapshot, dict[tuple[str, str], Verdict], Reader]:
-    """What lies there, with a verdict on each save; every writer has ended."""
+def look(
+    root: Path, *, world_size: int | None = None
+) -> tuple[Snapshot, dict[tuple[str, str], Verdict], Reader]:
+    """What lies there, with a verdict on each save of that many ranks; no writer is left."""
     reader, layouts = Reader(root), layouts_for()
     snapshot = take_snapshot(reader=reader, layouts=layouts)
     judged = judge_all(
@@ -43,7 +45,7 @@ def look(root: Path) -> tuple[Snapshot, dict[tuple[str, str], Verdict], Reader]:
         observations=observe(before=Observations(), snapshot=snapshot, now=0.0),
         patience=Patience(now=0.0),
         writers=Writers(gone=True),
-        expect=Expectations(),
+        expect=Expectations(world_size=world_size),
     )
     return snapshot, {found.identity: verdict for found, verdict in judged}, reader
 
