@@ -43,6 +43,6 @@ async def test_only_a_save_of_this_attempt_shows_that_its_trainer_ignored_the_ch
     await holding.work(may_name=False)
     assert SHIP.name not in holding.list.open, "dropped by name in any case"
     assert at.fail.called is convicts
-    assert at.link.kill.called is convicts
+    assert at.kill_trainer.called is convicts
     if convicts:
         assert at.fail.call_args.args[0] is Reason.CHECKPOINT_IGNORED
