@@ -189,10 +189,16 @@ def test_a_full_volume_is_told_and_training_goes_on(
     job = on_small_disk(space, proxy, "full", extra=extra)
     job.wait_durable(5, within=120)
     pod = job.pod_name(0)
-    fill = "import os; n=os.statvfs('/data'); open('/data/filler','wb').write(bytes(max(0,"
+    fill = "import os; n=os.statvfs('/data'); open('/data/filler','ab').write(bytes(max(0,"
     fill += "n.f_bavail*n.f_frsize-1500000)))"
-    space.exec(pod, "python3", "-c", fill)
-    status = wait_degraded(job, "DiskFull")
+
+    def filled() -> dict | None:
+        """What pins gave back since, while saves became durable, is taken, too."""
+        space.exec(pod, "python3", "-c", fill)
+        status = job.status()
+        return status if "DiskFull" in degraded_by(status) else None
+
+    status = wait_for(filled, within=90, what="the full disk is told", every=1.0)
     assert "/data/out" in degraded_by(status)
     before = step_of(job)
     job.wait_step(before + 15)
