@@ -18,7 +18,7 @@ from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import ManifestRecord
 from rtj_sidecar.stores.base import StoreProblem
 
-# Manifests in one bundle, and the fewest that are worth looking for bundles.
+# Manifests in one bundle at most, and the fewest that are worth one, or worth looking for one.
 SIZE, WORTH = 256, 64
 # A manifest of so many files is read by itself: few runs have many such, and it is large.
 MOST_FILES = 16
@@ -62,18 +62,18 @@ def write_bundles(
     manifests: Mapping[SaveId, ManifestRecord],
     listed: Mapping[SaveId, str | None],
 ) -> int:
-    """Bundle what is in none yet, in whole bundles, oldest first; how many were written."""
+    """Bundle what is in none yet, oldest first, unless it is too little; how many were written."""
     small = {
         save: etag
         for save, etag in listed.items()
         if etag and save in manifests and len(manifests[save].files) <= MOST_FILES
     }
-    if len(small) < SIZE:
+    if len(small) < WORTH:
         return 0
     have = read_bundles(context, small)
     new = [save for save in sorted(small) if save not in have]
     written = 0
-    for start in range(0, len(new) - SIZE + 1, SIZE):
+    for start in range(0, len(new) - WORTH + 1, SIZE):
         chunk = new[start : start + SIZE]
         entries = [Entry(etag=small[save], manifest=manifests[save]) for save in chunk]
         written += context.create(keys.bundle_key(chunk[0], chunk[-1]), Bundle(entries=entries))

@@ -131,7 +131,7 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
     )
     ships = _ids(context, keys.SHIPS, keys.parse_ship)
     listed = listed_manifests(context)
-    manifests = sorted(listed)
+    manifests = sorted(listed, key=lambda save: (save.fence, save.n))
     unread = {save: etag for save, etag in listed.items() if save not in cache}
     if len(unread) >= WORTH:
         cache |= read_bundles(context, unread)
@@ -142,21 +142,19 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
     )
     broken: dict[str, str] = {}
 
-    def manifest(save: SaveId) -> tuple[SaveId, ManifestRecord | None]:
-        if save not in cache:
-            try:
-                read = context.read(keys.manifest_key(save), ManifestRecord)
-            except StoreProblem as problem:
-                if problem.transient:
-                    raise
-                broken[keys.manifest_key(save)] = problem.message
-                return save, None
-            if read is None:
-                return save, None
+    def manifest(save: SaveId) -> None:
+        try:
+            read = context.read(keys.manifest_key(save), ManifestRecord)
+        except StoreProblem as problem:
+            if problem.transient:
+                raise
+            broken[keys.manifest_key(save)] = problem.message
+            return
+        if read is not None:
             cache[save] = read[0]
-        return save, cache[save]
 
-    committed = {save: record for save, record in context.map(manifest, manifests) if record}
+    context.map(manifest, (save for save in manifests if save not in cache))
+    committed = {save: cache[save] for save in manifests if save in cache}
     pending = [save for save in ships if save not in committed]
     ship_records = context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), pending)
     # Only of what is open: a long run has more parts than all other records together.

@@ -232,6 +232,7 @@ def _saves_of(history: History, fence: int, limit: int | None) -> list[SaveId]:
             for save in history.named
             if save.fence == fence and (limit is None or save.n <= limit) and _there(history, save)
         ),
+        key=lambda save: save.n,
         reverse=True,
     )
 
