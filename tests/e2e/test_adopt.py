@@ -40,7 +40,7 @@ def rtj(product: Stack, *words: object, code: int = 0) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_a_job_begins_from_foreign_checkpoints_in_a_bucket(
     product: Stack, space: Kube, tmp_path: Path
 ) -> None:
