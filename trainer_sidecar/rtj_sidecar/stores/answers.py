@@ -20,3 +20,7 @@ class BadDigest(Exception):
 
 class NoSuchUpload(Exception):
     """The upload in progress is over: completed, aborted, or lost by the server."""
+
+
+class Refused(Exception):
+    """The server takes no such checksum with a write."""

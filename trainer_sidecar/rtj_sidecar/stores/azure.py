@@ -27,7 +27,7 @@ from rtj_api.stores import keys_of
 from rtj_sidecar.stores.answers import BadDigest, NoSuchUpload
 from rtj_sidecar.stores.azure_errors import Place, explain, no_account, no_credentials
 from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed, StoreProblem
-from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs, values_of
+from rtj_sidecar.stores.secrets import Fresh, keep_requests_out_of_logs, values_of
 from rtj_sidecar.stores.service import Piece
 from rtj_sidecar.stores.service_errors import expired
 
@@ -52,7 +52,7 @@ class Azure:
         ca_file: str | None,
         credentials_dir: Path | None,
     ) -> None:
-        keep_urls_out_of_logs("azure.core.pipeline.policies.http_logging_policy")
+        keep_requests_out_of_logs("azure.core.pipeline.policies.http_logging_policy")
         self._container, self._endpoint, self._ca_file = container, endpoint, ca_file
         self._place = Place(container=container, endpoint=endpoint)
         self._credentials_dir = credentials_dir

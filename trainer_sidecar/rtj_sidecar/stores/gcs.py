@@ -31,7 +31,7 @@ from rtj_api.stores import keys_of
 from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload
 from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed
 from rtj_sidecar.stores.gcs_errors import NotThere, Place, bad_key, explain
-from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs
+from rtj_sidecar.stores.secrets import Fresh, keep_requests_out_of_logs
 from rtj_sidecar.stores.service import Piece
 from rtj_sidecar.stores.sessions import trust
 
@@ -61,7 +61,7 @@ class Gcs:
         ca_file: str | None,
         credentials_dir: Path | None,
     ) -> None:
-        keep_urls_out_of_logs("google.auth.transport.requests")
+        keep_requests_out_of_logs("google.auth.transport.requests")
         self._bucket, self._endpoint, self._ca_file = bucket, endpoint, ca_file
         self._place = Place(bucket=bucket, endpoint=endpoint)
         self._fresh = Fresh(self._make, directory=credentials_dir, names=keys_of("gs"))

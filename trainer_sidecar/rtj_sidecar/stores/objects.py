@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -24,8 +23,6 @@ from rtj_sidecar.stores.base import (
     Conflict,
     ContentMismatch,
     Head,
-    IfAbsent,
-    IfMatch,
     Listed,
     OnWait,
     Progress,
@@ -38,6 +35,7 @@ from rtj_sidecar.stores.base import (
 )
 from rtj_sidecar.stores.objects_upload import SessionUploads, put_once
 from rtj_sidecar.stores.pace import Pace
+from rtj_sidecar.stores.probing import probed
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.service import Service
@@ -162,26 +160,8 @@ class ObjectStore:
         return self._downloads.sha256(key, cancel=cancel)
 
     def probe(self, prefix: str) -> Capabilities:
-        key = f"{prefix}probe-{uuid.uuid4().hex}"
-        bodies = [f"probe {number} {key}".encode() for number in range(4)]
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            racing = [pool.submit(self.put, key, b, condition=IfAbsent()) for b in bodies[:2]]
-            won = [isinstance(future.result(), Written) for future in racing]
-        try:
-            again = self.put(key, bodies[2], condition=IfAbsent())
-            seen = self.get(key)
-            create = won.count(True) == 1 and isinstance(again, Conflict)
-            if seen is None or seen.data not in bodies:
-                raise StoreProblem(
-                    Reason.STORE_UNSUPPORTED,
-                    f"{self.url} gave back other bytes than were put: do not use this store",
-                )
-            replaced = self.put(key, bodies[2], condition=IfMatch(seen.etag))
-            stale = self.put(key, bodies[3], condition=IfMatch(seen.etag))
-            replace = isinstance(replaced, Written) and isinstance(stale, Conflict)
-        finally:
-            self.delete(key)
-        return Capabilities(create, replace, "none")
+        with probed(self, prefix) as seen:
+            return Capabilities(seen.create, seen.replace, "none")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -11,14 +11,12 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
-from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed
 from rtj_sidecar.stores.base import (
@@ -39,8 +37,10 @@ from rtj_sidecar.stores.base import (
 )
 from rtj_sidecar.stores.local import crc64, crc64_text
 from rtj_sidecar.stores.pace import Pace
+from rtj_sidecar.stores.probing import probed
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_body import Body
+from rtj_sidecar.stores.s3_checksums import Checksums
 from rtj_sidecar.stores.s3_classes import ask_back, class_of, reclass, restored
 from rtj_sidecar.stores.s3_clients import clients_of
 from rtj_sidecar.stores.s3_credentials import session_of
@@ -86,6 +86,7 @@ class S3Store:
                 ca_file=ca_file,
                 connections=threads + 8,
             )
+        self._checksums = Checksums(self._send, probe_prefix=self._prefix)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-s3")
         self._downloads = Downloads(
             streams=Streams(call=self._large_call, patience_s=transfer_patience_s), pool=self._pool
@@ -223,30 +224,12 @@ class S3Store:
         )
 
     def probe(self, prefix: str) -> Capabilities:
-        key = f"{prefix}probe-{uuid.uuid4().hex}"
-        bodies = [f"probe {number} {key}".encode() for number in range(4)]
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            racing = [pool.submit(self.put, key, b, condition=IfAbsent()) for b in bodies[:2]]
-            won = [isinstance(future.result(), Written) for future in racing]
-        try:
-            again = self.put(key, bodies[2], condition=IfAbsent())
-            seen = self.get(key)
-            create = won.count(True) == 1 and isinstance(again, Conflict)
-            if seen is None or seen.data not in bodies:
-                raise StoreProblem(
-                    Reason.STORE_UNSUPPORTED,
-                    f"{self.url} gave back other bytes than were put: do not use this store; "
-                    "check for a proxy or gateway that stores checksum trailers inside objects",
-                )
-            replaced = self.put(key, bodies[2], condition=IfMatch(seen.etag))
-            stale = self.put(key, bodies[3], condition=IfMatch(seen.etag))
-            replace = isinstance(replaced, Written) and isinstance(stale, Conflict)
-            head = self.head(key)
-            told = head is not None and head.crc64nvme == crc64_text(crc64(bodies[2]))
-            checked = told and self._refuses_wrong_checksum(key)
-        finally:
-            self.delete(key)
-        return Capabilities(create, replace, "crc64nvme" if checked else "none")
+        with probed(self, prefix) as seen:
+            head = self.head(seen.key)
+            told = head is not None and head.crc64nvme == crc64_text(crc64(seen.data))
+        # Verified by the server at every write, and told by HEAD for what was stored.
+        checksum = "crc64nvme" if told and self._checksums.name == "crc64nvme" else "none"
+        return Capabilities(seen.create, seen.replace, checksum)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -254,17 +237,6 @@ class S3Store:
 
     def _full_key(self, key: str) -> str:
         return self._prefix + clean_key(key)
-
-    def _refuses_wrong_checksum(self, key: str) -> bool:
-        try:
-            self._call("put_object", key, Body=b"x", ChecksumCRC64NVME=crc64_text(0))
-        except BadDigest:
-            return True
-        except StoreProblem as problem:
-            if problem.transient:
-                raise
-            return True
-        return False
 
     def _call(self, operation: str, key: str | None, **arguments: Any) -> Any:
         return self._retried(self._clients.small, operation, key, self._patience_s, None, arguments)
@@ -294,16 +266,25 @@ class S3Store:
             arguments["Key"] = self._full_key(key)
 
         def attempt() -> Any:
-            # An earlier try has left a streamed body at its end.
-            if isinstance(body := arguments.get("Body"), Body):
-                body.seek(0)
             with self._explained(operation, key or ""):
-                answer = getattr(client, operation)(Bucket=self._bucket, **arguments)
+
+                def once(**worded: Any) -> Any:
+                    # An earlier try has left a streamed body at its end.
+                    if isinstance(body := worded.get("Body"), Body):
+                        body.seek(0)
+                    with self._explained(operation, key or ""):
+                        return getattr(client, operation)(Bucket=self._bucket, **worded)
+
+                answer = self._checksums.do(operation, once, arguments)
                 if read_body:
                     answer["Body"] = answer["Body"].read()
                 return answer
 
         return self._retrying.call(attempt, patience_s=patience_s, cancel=cancel)
+
+    def _send(self, operation: str, **arguments: Any) -> Any:
+        with self._explained(operation, ".rtj-probe"):
+            return getattr(self._clients.small, operation)(Bucket=self._bucket, **arguments)
 
     @contextlib.contextmanager
     def _explained(self, operation: str, key: str) -> Iterator[None]:

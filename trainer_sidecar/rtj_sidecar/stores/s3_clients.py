@@ -15,6 +15,7 @@ import boto3
 from botocore.config import Config
 
 from rtj_sidecar.stores.s3_wire import Wire
+from rtj_sidecar.stores.secrets import keep_requests_out_of_logs
 
 _CONNECT_TIMEOUT_S = 3
 _SMALL_READ_TIMEOUT_S = 10
@@ -39,6 +40,7 @@ def clients_of(
     connections: int,
 ) -> Clients:
     """Talks to nobody yet. Raises botocore's errors for settings that cannot be."""
+    keep_requests_out_of_logs("botocore.endpoint", "botocore.auth", "botocore.httpsession")
     # As botocore itself decides it, which then tells nobody.
     verify = (
         ca_file

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from botocore import exceptions as boto
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload
+from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload, Refused
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
+from rtj_sidecar.stores.service_errors import clock, skew_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,17 @@ _REGION = {"AuthorizationHeaderMalformed", "PermanentRedirect", "301", "307", "3
 _DIGEST = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"}
 
 
+# What servers say of a checksum that they do not know, or miss one that they want.
+_NO_CHECKSUM = {
+    "InvalidArgument",
+    "InvalidRequest",
+    "MissingContentMD5",
+    "NotImplemented",
+    "XNotImplemented",
+}
+_WITH_CHECKSUM = ("put_object", "upload_part", "create_multipart_upload")
+
+
 def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exception:
     """The exception to raise in place of botocore's."""
     # What our own body raised while it was sent comes wrapped as a failure of the connection.
@@ -82,7 +94,8 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
         return NoSuchUpload(what)
     if code in _ABSENT:
         return Absent(key)
-    if code == "PreconditionFailed" or status == 412:
+    # Some MinIO answered a write that found its key there as a reader's cache is answered.
+    if code == "PreconditionFailed" or status in (304, 412):
         return ConditionFailed(key)
     if code in _DIGEST:
         return BadDigest(what)
@@ -102,16 +115,17 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
         return StoreProblem(
             Reason.CHECKPOINT_ARCHIVED, f"{what}; it is being restored already", transient=True
         )
+    if code == "RequestTimeTooSkewed":
+        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        return clock(what, skew_of(headers.get("date")))
     if code in _REFUSED or status in (401, 403):
         return StoreProblem(
             Reason.CREDENTIALS_REFUSED,
             f"{what}; check the keys in checkpoint.store.credentialsSecret and that they may "
             "list, read, write and delete there",
         )
-    if code == "RequestTimeTooSkewed":
-        return StoreProblem(
-            Reason.STORE_UNREACHABLE, f"{what}; set this node's clock (NTP)", transient=True
-        )
+    if operation in _WITH_CHECKSUM and (code in _NO_CHECKSUM or status == 501):
+        return Refused(what)
     if code in _REGION or status in (301, 307, 308):
         return StoreProblem(
             Reason.INVALID_SPEC, f"{what}; set checkpoint.store.region to the bucket's region"

@@ -56,16 +56,16 @@ class Fresh(Generic[T]):
             return self._made
 
 
-class _NoUrls(logging.Filter):
-    """urllib3 writes whole URLs at DEBUG; those of signed and delegated requests are secrets."""
+class _NoRequests(logging.Filter):
+    """Libraries write whole URLs and headers at DEBUG, session tokens and signatures with them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno > logging.INFO and "://" not in record.getMessage()
 
 
-def keep_urls_out_of_logs(*names: str) -> None:
+def keep_requests_out_of_logs(*names: str) -> None:
     """For the loggers that are named, and urllib3's; may be called again."""
     for name in ("urllib3.connectionpool", *names):
         logger = logging.getLogger(name)
-        if not any(isinstance(each, _NoUrls) for each in logger.filters):
-            logger.addFilter(_NoUrls())
+        if not any(isinstance(each, _NoRequests) for each in logger.filters):
+            logger.addFilter(_NoRequests())

@@ -24,7 +24,7 @@ from rtj_sidecar.stores.base import Condition, Head, IfMatch, Listed, SourceChan
 from rtj_sidecar.stores.hdfs_files import BLOCK_SIZE, Crcs, Files, short
 from rtj_sidecar.stores.hdfs_swap import HIDDEN, Swap
 from rtj_sidecar.stores.local import BLOCK, blocks, crc64
-from rtj_sidecar.stores.secrets import Fresh, keep_urls_out_of_logs
+from rtj_sidecar.stores.secrets import Fresh, keep_requests_out_of_logs
 from rtj_sidecar.stores.service import Piece
 from rtj_sidecar.stores.sessions import trust
 from rtj_sidecar.stores.webhdfs_errors import Place, explain
@@ -47,7 +47,7 @@ class WebHdfs:
         ca_file: str | None,
         credentials_dir: Path | None,
     ) -> None:
-        keep_urls_out_of_logs("hdfs.client")
+        keep_requests_out_of_logs("hdfs.client")
         self._host, self._ca_file = host, ca_file
         # The port of an hdfs:// URL is that of the RPC protocol, which is not spoken here.
         self._endpoint = endpoint or f"http://{host.partition(':')[0]}:{WEB_PORT}"
