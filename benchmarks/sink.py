@@ -56,7 +56,9 @@ def serve(connection: socket.socket, *, source: int, size: int) -> None:
             name = b"CompleteMultipartUploadResult"
             answer(connection, b'<%s><ETag>"x"</ETag></%s>' % (name, name))
         else:
-            answer(connection, b"")
+            # As a server that has verified the body says it.
+            crc = headers.get(b"x-amz-checksum-crc64nvme", b"").decode()
+            answer(connection, b"", f"x-amz-checksum-crc64nvme: {crc}\r\n" if crc else "")
 
 
 def drop(connection: socket.socket, reader: io.BufferedReader, left: int) -> None:
@@ -71,8 +73,8 @@ def drop(connection: socket.socket, reader: io.BufferedReader, left: int) -> Non
         left -= count
 
 
-def answer(connection: socket.socket, body: bytes) -> None:
-    head = f'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: {len(body)}\r\n\r\n'
+def answer(connection: socket.socket, body: bytes, more: str = "") -> None:
+    head = f'HTTP/1.1 200 OK\r\nETag: "x"\r\n{more}Content-Length: {len(body)}\r\n\r\n'
     connection.sendall(head.encode() + body)
 
 

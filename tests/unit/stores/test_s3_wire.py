@@ -133,6 +133,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _reply(self, status: int, body: bytes) -> None:
         self.send_response_only(status)
         self.send_header("ETag", '"x"')
+        if verified := self.headers.get("x-amz-checksum-crc64nvme"):
+            self.send_header("x-amz-checksum-crc64nvme", verified)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
