@@ -42,9 +42,9 @@ GUIDES = (
             " own random states. All files are brought to every rank. No shared volume needed"
         ),
         evidence=(
-            "accelerate 1.15.0, one process and two gloo ranks: real saves, kills and"
-            " `load_state`; FSDP by its own code on a model that torch sharded on CPU. DeepSpeed"
-            " directories inside from its source and hand-made"
+            "accelerate 1.15.0, one process and two gloo ranks: real saves and `load_state` after"
+            " our restore, killed with one process; FSDP by its own code on a model that torch"
+            " sharded on CPU. DeepSpeed directories inside from its source and hand-made"
         ),
     ),
 )

@@ -32,7 +32,10 @@ _OWN_DISKS = (
     " that they are all it opens (docs/many-ranks.md), else all files. No shared volume needed;"
     " `use_node_local_storage` is fine, too"
 )
-_EVIDENCE = "deepspeed 0.19.8 on CPU, two gloo ranks"
+_EVIDENCE = (
+    "deepspeed 0.19.8 on CPU, two gloo ranks: real saves and loads of ZeRO-0 and ZeRO-3, cut off at"
+    " every file; ZeRO-1 and 2 with the Trainer's and hand-made trees"
+)
 
 GUIDES = (
     Guide(

@@ -39,7 +39,7 @@ GUIDES = (
         on_own_disks=_OWN_DISKS,
         evidence=(
             "transformers 5.24.0, accelerate 1.15.0, torch 2.15.0, one process and two gloo ranks:"
-            " real saves, kills, resumes"
+            " real saves and resumes after our restore, cut off at every file; killed with one"
         ),
     ),
     Guide(
@@ -56,7 +56,7 @@ GUIDES = (
         full_resume_needs=_NEEDS
         + ". The base model is loaded by your script, it is not in the save",
         on_own_disks=_OWN_DISKS,
-        evidence="peft 0.21.2 with transformers 5.24.0: real saves, kills, resumes",
+        evidence="peft 0.21.2: real saves and resumes, cut off at every file",
     ),
     Guide(
         products=("HF Trainer + DeepSpeed",),
