@@ -14,7 +14,7 @@ import script
 
 CASES = {"recipe": {"layout": "torchtune", "counts": "epoch", "in_place": True}}
 
-_FILE = "ft-model-00001-of-00001.bin"
+_FILE = "model-00001-of-00001.bin"
 
 
 def _checkpointer(directory: Path, *, resume: bool) -> Any:

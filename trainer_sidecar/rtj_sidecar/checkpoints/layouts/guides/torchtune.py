@@ -23,7 +23,7 @@ GUIDES = (
         resumes=(
             "It finds `recipe_state/recipe_state.pt` by itself, but must be told whose weights go"
             ' with it: `checkpoint.resumeArgs: ["resume_from_checkpoint=True",'
-            ' "checkpointer.checkpoint_files=[$(RTJ_RESUME_CHECKPOINT)/ft-model-00001-of-00001'
+            ' "checkpointer.checkpoint_files=[$(RTJ_RESUME_CHECKPOINT)/model-00001-of-00001'
             '.bin]"]`'
             " with the names of your weights"
         ),
@@ -33,8 +33,8 @@ GUIDES = (
         ),
         on_own_disks="Rank 0 writes; each rank gets all files. DCP directories as of DCP",
         evidence=(
-            "torchtune 0.6.1 on torch 2.15.0 with torchao 0.9.0: real saves of its own form,"
-            " driven without a recipe. Its HF and Meta checkpointers write the same tree; those and"
+            "torchtune 0.6.1 on torch 2.15.0 with torchao 0.9.0: real saves of its own form"
+            " and resumes after a restore, driven without a recipe. Its HF and Meta checkpointers write the same tree; those and"
             " its DCP directories, adapters, and `step_S/` are from source only"
         ),
     ),
