@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 SHARE = 0.5  # of the time between two saves that a mirror may take
 FIRST_SECONDS = 60.0  # where nothing is known of that time yet
+LEAST_SECONDS = 2.0  # so short a copy is in nobody's way
 LINE_BYTES_PER_SECOND = 100e6  # of a pod, before one was measured
 
 
@@ -51,7 +52,7 @@ def weigh(facts: MirrorFacts) -> Weighed:
     if facts.is_uploading:
         return Weighed(False, "its own upload goes first")
     seconds = facts.size / (facts.rate or _expected(facts))
-    limit = FIRST_SECONDS if facts.interval is None else SHARE * facts.interval
+    limit = FIRST_SECONDS if facts.interval is None else max(LEAST_SECONDS, SHARE * facts.interval)
     measured = "" if facts.rate else ", expected"
     text = f"about {seconds:.0f} s{measured} for {facts.takers} ranks to copy it"
     if seconds > limit:

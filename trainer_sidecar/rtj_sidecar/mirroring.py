@@ -103,6 +103,8 @@ class Mirroring:
             weighed = await self._weigh(size, sources=sources)
             self._tell(name=name, why=weighed.why, is_fetching=weighed.is_worth)
             if not weighed.is_worth:
+                if self._bytes_per_second is not None:
+                    self._bytes_per_second *= 2  # one bad moment is measured anew, later
                 return False
             facts = SaveFacts(
                 root_key=manifest.root_key,
