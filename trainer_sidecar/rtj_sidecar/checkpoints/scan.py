@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -188,9 +188,9 @@ def _recognise(
             continue
         saves += found
         taken = {entry.path for save in found for entry in save.all_files}
-        roots = tuple(f"{save.root_key}/" for save in found if save.root_key not in taken | {"."})
+        roots = {save.root_key for save in found} - taken
         # Whatever lies below a save's directory is settled by that layout, claimed or not.
-        left = tuple(e for e in left if e.path not in taken and not e.path.startswith(roots))
+        left = tuple(e for e in left if e.path not in taken and not _is_below(e.path, roots))
     return tuple(sorted(map(with_named_metrics, saves), key=save_order))
 
 
@@ -249,17 +249,27 @@ def _companions(
     taken = {entry.path for save in saves for entry in save.all_files}
     taken |= {pointer.path for pointer in pointers}
     taken |= {p.path for save in saves for p in to_rebuild(save.facts, root_key=save.root_key)}
-    roots = tuple(f"{save.root_key}/" for save in saves if save.root_key not in taken | {"."})
+    roots = {save.root_key for save in saves} - taken
     found = [
         entry
         for entry in files
         if entry.size <= COMPANION_BYTES
         and entry.path not in taken
-        and not entry.path.startswith(roots)
+        and not _is_below(entry.path, roots)
         and not is_temporary(entry.path)
         and not _NO_COMPANION.search(entry.path)
     ]
     return tuple(found[:COMPANION_COUNT])
+
+
+def _is_below(path: str, roots: Container[str]) -> bool:
+    """Whether one of the directories above it is among `roots`, which may be ten thousand."""
+    end = path.rfind("/")
+    while end > 0:
+        if path[:end] in roots:
+            return True
+        end = path.rfind("/", 0, end)
+    return False
 
 
 def _shrinking(before: Sequence[FoundSave], now: Sequence[FoundSave]) -> frozenset[str]:

@@ -5,7 +5,7 @@ A numbered directory is one save with all DCP directories in it. The rules are `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rtj_sidecar.checkpoints.layouts import dcp_rules as rules
 from rtj_sidecar.checkpoints.layouts.base import Listing
@@ -38,7 +38,7 @@ class DcpLayout:
             for entry in listing.files
             if name_of(entry.path) == MARKER or SHARD.match(name_of(entry.path))
         }
-        homes = {directory: _root_of(directory) for directory in inner}
+        homes = {_root_of(directory) for directory in inner}
         for entry in listing.files:
             if (root := _home(entry.path, homes)) is not None and not is_temporary(entry.path):
                 roots.setdefault(root, []).append(entry)
@@ -61,9 +61,8 @@ def _root_of(directory: str) -> str:
     return owner[0] if owner else directory
 
 
-def _home(path: str, homes: dict[str, str]) -> str | None:
+def _home(path: str, roots: Collection[str]) -> str | None:
     """The root of the save that a file belongs to. A save in `.` owns only its own top level."""
-    roots = set(homes.values())
     directory = parent_of(path)
     if directory == ".":
         name = name_of(path)
