@@ -161,6 +161,20 @@ def test_the_recipes_state_is_copied_before_the_next_epoch_writes_over_it(tmp_pa
     assert plan["epoch_1/model-00001-of-00001.safetensors"] is PinHow.LINK
 
 
+def test_no_empty_directory_of_a_newer_epoch_stays(tmp_path: Path) -> None:
+    """Killed within the recipe's state, which both epochs share: found by a real kill."""
+    root = tmp_path / "run"
+    by_hand.torchtune(root, epoch=1)
+    snapshot, _, _ = look_whole(root)
+    shipped = ship(root, snapshot.saves[0], snapshot, into=tmp_path / "store")
+    by_hand.torchtune(root, epoch=2)
+    state = root / "recipe_state" / "recipe_state.pt"
+    state.write_bytes(state.read_bytes()[:500])
+    put_back(shipped, root)
+    assert sorted(os.listdir(root)) == [".rtj", "epoch_1", "recipe_state"]
+    assert look(root)["epoch_1"][0].full_state is True
+
+
 # --- TensorFlow ---
 
 

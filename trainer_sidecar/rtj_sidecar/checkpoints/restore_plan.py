@@ -187,6 +187,10 @@ def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set
             verdict = verdicts.get(save.identity)
             sound = verdict is not None and verdict.candidate and save.step == chosen.step
             own = {entry.path for entry in save.files}
+            inside = any(path.startswith(f"{save.root_key}/") for path in wanted)
+            if save.root_key != chosen.root_key and not sound and not inside:
+                # They only share a file: an empty directory must not stay as the newest by name.
+                paths = paths_of(save)
             moved |= (own if sound else paths) - wanted
         elif not stays.holds(save):
             inside = any(path.startswith(f"{save.root_key}/") for path in wanted)
