@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rtj_sidecar.runs.bundles import SIZE
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.keys import SaveId
-from rtj_sidecar.runs.records import Parent, SaveFacts
+from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.sweep import Swept
@@ -175,3 +176,29 @@ def test_a_bundle_is_believed_only_of_what_is_there_unchanged(
     (bundle,) = [key for key in store.objects if key.startswith("run/bundles/")]
     store.put(bundle, b"{broken")
     assert another(store).history() == known
+
+
+def test_a_bundle_keeps_what_this_version_does_not_know(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    save(run, 1, tmp_path, files=1)
+    committed(run, store, saves=SIZE)
+    told = json.loads(store.objects["run/manifests/f1-n7.json"][0])
+    store.put("run/manifests/f1-n7.json", json.dumps({**told, "ofALaterVersion": 3}).encode())
+    run.sweep(fence=1)
+    (key,) = [key for key in store.objects if key.startswith("run/bundles/")]
+    entries = json.loads(store.objects[key][0])["entries"]
+    (seventh,) = [each["manifest"] for each in entries if each["manifest"]["n"] == 7]
+    assert seventh == {**told, "ofALaterVersion": 3}
+
+
+def test_a_mark_is_read_once(run: Run, store: Counting, tmp_path: Path) -> None:
+    name = save(run, 1, tmp_path, files=1)
+    run.judging.mark(name, kind=MarkKind.PINNED, reason="x", message="kept")
+    run.history()
+    store.calls.clear()
+    known = run.history()
+    assert known.pinned(SaveId(1, 1))
+    assert store.calls["get"] == 1, "the fence"
+    another(store).judging.mark(name, kind=MarkKind.UNPINNED, reason="x", message="not any more")
+    assert not run.history().pinned(SaveId(1, 1)), "a new one is seen"

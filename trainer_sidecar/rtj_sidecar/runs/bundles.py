@@ -2,14 +2,17 @@
 
 A cache and nothing else: an entry counts only where a listing of this moment has that manifest with
 the very ETag that it had when it was bundled, so a bundle that is late, lost or wrong is not
-believed. Never changed once written; a manifest that retention removed is not asked for.
+believed. Each entry holds the manifest's own text, whatever this version knows of it: a later one
+reads its fields there too. Never changed once written; what retention removed is not asked for.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from rtj_api.wire import Wire
 
 from rtj_sidecar.runs import keys
@@ -26,7 +29,7 @@ MOST_FILES = 16
 
 class Entry(Wire):
     etag: str
-    manifest: ManifestRecord
+    manifest: dict[str, Any]  # as it was read
 
 
 class Bundle(Wire):
@@ -51,9 +54,13 @@ def read_bundles(
     known: dict[SaveId, ManifestRecord] = {}
     for entries in context.map(read, there):
         for entry in entries:
-            save = SaveId(entry.manifest.fence, entry.manifest.n)
+            try:
+                manifest = ManifestRecord.model_validate(entry.manifest)
+            except ValidationError:
+                continue  # the manifest itself is read, and told of
+            save = SaveId(manifest.fence, manifest.n)
             if listed.get(save) == entry.etag:
-                known[save] = entry.manifest
+                known[save] = manifest
     return known
 
 
@@ -75,6 +82,18 @@ def write_bundles(
     written = 0
     for start in range(0, len(new) - WORTH + 1, SIZE):
         chunk = new[start : start + SIZE]
-        entries = [Entry(etag=small[save], manifest=manifests[save]) for save in chunk]
+        found = context.map(lambda save: _as_it_is(context, save), chunk)
+        entries = [entry for entry in found if entry is not None]
+        if len(entries) < WORTH:
+            continue
         written += context.create(keys.bundle_key(chunk[0], chunk[-1]), Bundle(entries=entries))
     return written
+
+
+def _as_it_is(context: Context, save: SaveId) -> Entry | None:
+    """The manifest's own JSON and ETag, both of one read."""
+    found = context.store.get(context.full(keys.manifest_key(save)))
+    try:
+        return Entry(etag=found.etag, manifest=json.loads(found.data)) if found else None
+    except ValueError:
+        return None  # damaged since it was read: who reads it next tells of it

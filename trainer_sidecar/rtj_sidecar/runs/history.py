@@ -123,9 +123,15 @@ class History:
         return max((save.n for save in self.named if save.fence == fence), default=0) + 1
 
 
-def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None = None) -> History:
-    """`cache` keeps manifests between calls: they never change."""
+def read_history(
+    context: Context,
+    *,
+    cache: dict[SaveId, ManifestRecord] | None = None,
+    said: dict[tuple[SaveId, int], MarkRecord] | None = None,
+) -> History:
+    """`cache` keeps manifests, `said` marks between calls: neither ever changes."""
     cache = {} if cache is None else cache
+    said = {} if said is None else said
     fences = sorted(
         number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
     )
@@ -162,17 +168,17 @@ def read_history(context: Context, *, cache: dict[SaveId, ManifestRecord] | None
     part_records = context.map(
         lambda at: context.read(keys.part_key(at[0], at[1]), PartRecord), wanted
     )
-    mark_records = context.map(
-        lambda at: context.read(keys.mark_key(at[0], at[1]), MarkRecord), sorted(marks)
-    )
+    new = [at for at in sorted(marks) if at not in said]
+    new_marks = context.map(lambda at: context.read(keys.mark_key(*at), MarkRecord), new)
+    said |= {at: mark[0] for at, mark in zip(new, new_marks, strict=True) if mark is not None}
     found_parts: dict[SaveId, dict[int, PartRecord]] = {}
     for (save, rank), part in zip(wanted, part_records, strict=True):
         if part is not None:
             found_parts.setdefault(save, {})[rank] = part[0]
     found_marks: dict[SaveId, tuple[MarkRecord, ...]] = {}
-    for (save, _), mark in zip(sorted(marks), mark_records, strict=True):
-        if mark is not None:
-            found_marks[save] = (*found_marks.get(save, ()), mark[0])
+    for at in sorted(marks):
+        if at in said:
+            found_marks[at[0]] = (*found_marks.get(at[0], ()), said[at])
     return History(
         fences=tuple(found[0] for found in fence_records if found is not None),
         ships={s: found[0] for s, found in zip(pending, ship_records, strict=True) if found},

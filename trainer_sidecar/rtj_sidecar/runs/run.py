@@ -58,6 +58,7 @@ from rtj_sidecar.runs.records import (
     FenceRecord,
     FileRecord,
     ManifestRecord,
+    MarkRecord,
     Outcome,
     Parent,
     PartRecord,
@@ -116,6 +117,7 @@ class Run:
         self._union_gate = union_gate
         self.gang: Gang | None = None  # set with each attempt, where it is known for certain
         self._manifests: dict[SaveId, ManifestRecord] = {}
+        self._marks: dict[tuple[SaveId, int], MarkRecord] = {}
         self.moving = Moving(self._context, wanted=self.wanted)
         self.tending = Tending(self._context, history=self.history, forget=self._forget)
         self.judging = Judging(self._context, manifest_of=self.manifest, history=self.history)
@@ -200,7 +202,7 @@ class Run:
 
     def history(self) -> History:
         """All records, read now."""
-        return read_history(self._context, cache=self._manifests)
+        return read_history(self._context, cache=self._manifests, said=self._marks)
 
     def candidates(self, history: History) -> list[Candidate]:
         """Newest first: durable ones, and named ships that are not durable yet.
