@@ -65,6 +65,8 @@ class Azure:
     def piece_size(self, size: int) -> int:
         return max(_BLOCK, math.ceil(size / _MOST_BLOCKS / _MIB) * _MIB)
 
+    held = piece_size
+
     def put(self, key: str, data: bytes, condition: Condition) -> str:
         conditions: dict[str, Any] = {"overwrite": True}
         match condition:

@@ -19,7 +19,7 @@ from typing import Any
 import google.auth
 import requests
 from awscrt import checksums
-from google.api_core.exceptions import RequestRangeNotSatisfiable
+from google.api_core.exceptions import Forbidden, RequestRangeNotSatisfiable
 from google.auth import credentials as google_credentials
 from google.auth import exceptions as auth
 from google.auth.transport.requests import AuthorizedSession
@@ -29,7 +29,7 @@ from requests.adapters import HTTPAdapter
 from rtj_api.stores import keys_of
 
 from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload
-from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed
+from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed, StoreProblem
 from rtj_sidecar.stores.gcs_errors import NotThere, Place, bad_key, explain
 from rtj_sidecar.stores.secrets import Fresh, keep_requests_out_of_logs
 from rtj_sidecar.stores.service import Piece
@@ -48,7 +48,7 @@ class _Made:
 
 
 class Gcs:
-    """A service.Service in one bucket."""
+    """A service.Service in one bucket. `prefix`: below which it is known to have rights."""
 
     parallel = False
     read_size = 8 << 20
@@ -60,9 +60,11 @@ class Gcs:
         endpoint: str | None,
         ca_file: str | None,
         credentials_dir: Path | None,
+        prefix: str = "",
     ) -> None:
         keep_requests_out_of_logs("google.auth.transport.requests")
         self._bucket, self._endpoint, self._ca_file = bucket, endpoint, ca_file
+        self._prefix = f"{prefix}/" if prefix else ""
         self._place = Place(bucket=bucket, endpoint=endpoint)
         self._fresh = Fresh(self._make, directory=credentials_dir, names=keys_of("gs"))
         self._proved = False
@@ -73,6 +75,8 @@ class Gcs:
 
     def piece_size(self, size: int) -> int:
         return 8 << 20
+
+    held = piece_size
 
     def put(self, key: str, data: bytes, condition: Condition) -> str:
         blob = self._blob(key)
@@ -102,10 +106,16 @@ class Gcs:
         return data, str(blob.generation)
 
     def page(self, prefix: str, token: str | None) -> tuple[list[Listed], str | None]:
+        return self._page(prefix, token)
+
+    def _page(
+        self, prefix: str, token: str | None, *, at_most: int | None = None
+    ) -> tuple[list[Listed], str | None]:
         pages = self._fresh.get().client.list_blobs(
             self._bucket,
             prefix=prefix or None,
             page_token=token,
+            page_size=at_most,
             fields="items(name,size),nextPageToken",
             timeout=_TIMEOUT,
             retry=None,
@@ -153,26 +163,29 @@ class Gcs:
     def explain(self, error: Exception, *, operation: str, key: str) -> Exception:
         meant = explain(error, operation=operation, key=key, place=self._place)
         if isinstance(meant, NotThere):
-            return Absent(key) if self._is_there() else meant.problem
+            return self._what_is_missing(key, meant.problem)
         return meant
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._fresh.get().http.close()
 
-    def _is_there(self) -> bool:
-        """A 404 does not say whether the object is missing or the bucket: asked once."""
+    def _what_is_missing(self, key: str, no_bucket: StoreProblem) -> Exception:
+        """A 404 does not say whether the object is missing or the bucket: asked once.
+
+        Where listing is forbidden the bucket is there: of a missing one the service says 404.
+        """
         if not self._proved:
             try:
-                self.page("", None)
+                self._page(self._prefix, None, at_most=1)
             except Exception as error:
-                if isinstance(
-                    explain(error, operation="list", key="", place=self._place), NotThere
-                ):
-                    return False
-                raise
+                meant = explain(error, operation="list", key=self._prefix, place=self._place)
+                if isinstance(meant, NotThere):
+                    return no_bucket
+                if not isinstance(error, Forbidden):
+                    return meant
             self._proved = True
-        return True
+        return Absent(key)
 
     def _blob(self, key: str) -> Any:
         return self._fresh.get().client.bucket(self._bucket).blob(key)
@@ -253,13 +266,10 @@ class _Session:
         return self._generation
 
     def abort(self) -> None:
+        # What is visible stays: another holder may have committed it by now, and without a record
+        # nobody believes it.
         if self._generation is None:
             self._http.delete(self._place, timeout=_TIMEOUT, allow_redirects=False)
-            return
-        # Its last piece has made it visible, and nobody may take it for whole.
-        self._service._blob(self._key).delete(
-            if_generation_match=int(self._generation), timeout=_TIMEOUT, retry=None
-        )
 
     def _reached(self, piece: Piece) -> int:
         """How far the server has come, after a reply was lost."""

@@ -33,16 +33,16 @@ from rtj_sidecar.stores.base import (
     check_cancel,
     clean_key,
 )
+from rtj_sidecar.stores.memory import within_memory
 from rtj_sidecar.stores.objects_upload import SessionUploads, put_once
 from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.probing import probed
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.service import Service
+from rtj_sidecar.stores.service_errors import no_answer
 
 T = TypeVar("T")
-# Each holds one piece in memory, so few: a session's pieces are megabytes.
-_THREADS = 4
 
 
 class ObjectStore:
@@ -62,7 +62,8 @@ class ObjectStore:
         self._prefix = f"{prefix}/" if prefix else ""
         self._patience_s, self._transfer_patience_s = patience_s, transfer_patience_s
         self._retrying = Retrying(on_wait=on_wait)
-        threads = max(_THREADS, len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0))
+        threads = within_memory(max(4, cores), each=service.held(0))
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, "rtj-store")
         self._downloads = Downloads(
             streams=_Streams(self._transfer, service, self._full), pool=self._pool
@@ -198,7 +199,7 @@ class ObjectStore:
             try:
                 return attempt()
             except Exception as error:
-                meant = self._service.explain(error, operation=operation, key=key)
+                meant = self._meaning(error, operation=operation, key=key)
                 if meant is error:
                     raise
                 # Libraries' errors repeat whole URLs, and what the other side said of a request:
@@ -206,6 +207,15 @@ class ObjectStore:
                 raise meant from None
 
         return self._retrying.call(explained, patience_s=patience_s, cancel=cancel)
+
+    def _meaning(self, error: Exception, *, operation: str, key: str) -> Exception:
+        """What the service makes of it. It may have to ask for that, and fail with anything."""
+        try:
+            return self._service.explain(error, operation=operation, key=key)
+        except StoreProblem as problem:
+            return problem
+        except Exception as unknown:
+            return no_answer(unknown, self.url)
 
 
 class _Streams:

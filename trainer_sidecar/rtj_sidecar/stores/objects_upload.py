@@ -36,6 +36,7 @@ from rtj_sidecar.stores.local import (
     crc64_text,
     open_source,
 )
+from rtj_sidecar.stores.memory import within_memory
 from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.service import Piece, Service, Session
 
@@ -124,7 +125,9 @@ class SessionUploads:
         )
         stop = threading.Event()
         running: list[concurrent.futures.Future[None]] = []
-        window = self._threads if self._service.parallel else 1
+        size = self._service.piece_size(source.size)
+        held = self._service.held(source.size)
+        window = within_memory(self._threads, each=held) if self._service.parallel else 1
         # Hashing stays at most this far ahead, so that what is sent is still cached.
         slots = threading.Semaphore(window + 1)
         pool = self._pool
@@ -147,7 +150,6 @@ class SessionUploads:
 
         try:
             pieces, whole = [], 0
-            size = self._service.piece_size(source.size)
             with HashBeside() as sha256:
                 for number, start in enumerate(range(0, source.size, size)):
                     end, crc = min(start + size, source.size), 0

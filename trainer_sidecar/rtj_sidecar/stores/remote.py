@@ -73,6 +73,7 @@ def _made(scheme: str, place: str, prefix: str, reach: Reach) -> Store:
             endpoint=reach.endpoint,
             ca_file=reach.ca_file,
             credentials_dir=reach.credentials_dir,
+            prefix=prefix,
         )
     elif scheme == "az":
         from rtj_sidecar.stores.azure import Azure

@@ -35,7 +35,8 @@ from rtj_sidecar.stores.base import (
     Written,
     clean_key,
 )
-from rtj_sidecar.stores.local import crc64, crc64_text
+from rtj_sidecar.stores.local import BLOCK, crc64, crc64_text
+from rtj_sidecar.stores.memory import within_memory
 from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.probing import probed
 from rtj_sidecar.stores.retrying import Retrying
@@ -77,7 +78,8 @@ class S3Store:
         self._place = Place(bucket=bucket, endpoint=endpoint, region=region)
         self._patience_s = patience_s
         # Two threads a core saturate a NIC with unsigned payloads; more only contend for the GIL.
-        threads = threads or max(4, 2 * len(os.sched_getaffinity(0)))
+        # A block in hand each, and one that the connection keeps.
+        threads = threads or within_memory(max(4, 2 * len(os.sched_getaffinity(0))), each=2 * BLOCK)
         with self._explained("CreateClient", ""):
             self._clients = clients_of(
                 session_of(credentials_dir),

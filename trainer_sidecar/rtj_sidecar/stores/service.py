@@ -95,6 +95,10 @@ class Service(Protocol):
         """Bytes a piece of a file of `size` bytes."""
         ...
 
+    def held(self, size: int) -> int:
+        """Bytes in memory while a piece of such a file is sent, or a range is read."""
+        ...
+
     def put(self, key: str, data: bytes, condition: Condition) -> str:
         """The new ETag. The service must have checked the bytes. Raises ConditionFailed."""
         ...

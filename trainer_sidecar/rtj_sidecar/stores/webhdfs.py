@@ -63,6 +63,9 @@ class WebHdfs:
         # A block each, so that HDFS's checksum of it is one.
         return BLOCK_SIZE if self._joins else max(size, 1)
 
+    def held(self, size: int) -> int:
+        return self.read_size  # pieces are streamed
+
     def put(self, key: str, data: bytes, condition: Condition) -> str:
         path, files = _path(key), self._files()
         hasher = Crcs()

@@ -27,7 +27,7 @@ from rtj_sidecar.runs.imports.remote import RemoteReader
 from rtj_sidecar.stores.base import Head, Listed, Progress, SourceChanged, Store, check_cancel
 
 SETTLE_S = 1.0
-_PIECE = 16 << 20
+_PIECE = 8 << 20
 _AT_ONCE = 8
 _LOOKED_INTO = 4096
 
