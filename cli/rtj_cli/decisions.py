@@ -102,6 +102,7 @@ def choice(report: Report, *, run: str, allow_scratch: bool) -> Chosen | NoChoic
             last_durable_name=report.checkpoint.last_durable_name,
             ever_durable=durable or report.checkpoint.last_durable_name is not None,
             allow_scratch=allow_scratch,
+            scratch_asked=allow_scratch,
             how_to_allow=HOW_TO_ALLOW,
             probe_remedy=PROBE_REMEDY,
         )

@@ -175,6 +175,9 @@ class ResumeDecision(StatusModel):
     allow_scratch: bool = Field(
         False, description="With throughStore: they may begin at step 0 if no save can be used."
     )
+    scratch_asked: bool = Field(
+        False, description="With throughStore: a person asked for that, once."
+    )
     ever_durable: bool = Field(
         False, description="With throughStore: some step of this run was durable once."
     )

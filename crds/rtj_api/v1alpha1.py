@@ -373,7 +373,8 @@ class Checkpoint(Api):
         OnNoValid.HOLD,
         description=(
             "What to do when saves exist and none is valid. Hold: stop, say so, start nothing. "
-            "StartFromScratch: begin at step 0, after an event."
+            "StartFromScratch: begin at step 0, after an event, unless a save is only refused as "
+            "things stand (archived, another number of processes, a required key)."
         ),
     )
     retention: Retention = Field(default_factory=Retention, json_schema_extra=v.rules(*v.RETENTION))

@@ -77,6 +77,7 @@ class ThroughStore(Wire):
     choice needs of the operator's knowledge comes with it."""
 
     allow_scratch: bool = False  # step 0 is allowed where no save can be used
+    scratch_asked: bool = False  # a person asked for it, once
     ever_durable: bool = False  # some step of this run was durable once
     hold_existing: bool = False  # the first start, and a run that had a life before is not touched
 

@@ -108,6 +108,7 @@ def _choose(pod: Pod, world: World, directive: wire.Directive, agreed: Agreement
             urls={},
             ever_durable=told.ever_durable,
             allow_scratch=told.allow_scratch,
+            scratch_asked=told.scratch_asked,
         )
     )
     if isinstance(chosen, rules.NoChoice):

@@ -58,6 +58,7 @@ def choose(
             last_durable_name=entry.last_durable_name,
             ever_durable=told is not None and told.ever_durable,
             allow_scratch=told is not None and told.allow_scratch,
+            scratch_asked=told is not None and told.scratch_asked,
         )
     )
 

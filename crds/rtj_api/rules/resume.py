@@ -15,10 +15,15 @@ from rtj_api.rules import trials
 from rtj_api.wire import Candidate, Resume
 
 MAX_PEERS = 64
+_SHOWN = 600  # characters of the list of refused saves
 HOW_TO_ALLOW = (
     "allow step 0 with the annotation resumable-training.dev/request: "
     '{"id": "1", "action": "allow-scratch"}'
 )
+FOR_NOW = frozenset(
+    {Reason.WORLD_SIZE_REFUSED, Reason.REQUIRED_KEY_MISSING, Reason.CHECKPOINT_ARCHIVED}
+)
+"""Why a save is refused as things stand: a replica count, a key or a restore brings it back."""
 HOW_TO_RESTORE = (
     "Ask for it with `rtj checkpoints restore <save>` (or `aws s3api restore-object` for each of "
     "its objects); it can be chosen again when the store has restored it, which may take hours"
@@ -65,6 +70,7 @@ class Facts:
     last_durable_name: str | None = None
     ever_durable: bool = False  # some step of this run was durable once
     allow_scratch: bool = False  # by the spec or a person's request
+    scratch_asked: bool = False  # by a person's request, once: that also leaves good saves behind
     how_to_allow: str = HOW_TO_ALLOW
     probe_remedy: str = trials.REMEDY
 
@@ -173,7 +179,10 @@ def choose(facts: Facts) -> Chosen | NoChoice:
     if stuck is not None:
         # A probe that fails is no proof that nothing is worth keeping: never step 0 for it.
         return NoChoice(Reason.PROBE_FAILED, stuck, skipped_all)
-    if facts.allow_scratch:
+    good = _refused_for_now(facts, skipped_all)
+    if good is not None and facts.allow_scratch and not facts.scratch_asked:
+        return NoChoice(Reason.NO_VALID_CHECKPOINT, good, skipped_all)
+    if facts.allow_scratch or facts.scratch_asked:
         why = "no usable save, and a start from nothing was allowed"
         return Chosen(Resume(scratch=True), why, skipped_all)
     condemned = any(c.durable or c.invalid is not None for c in facts.candidates)
@@ -188,6 +197,23 @@ def choose(facts: Facts) -> Chosen | NoChoice:
         f"{facts.how_to_allow}",
         skipped_all,
     )
+
+
+def _refused_for_now(facts: Facts, passed: Sequence[PassedOver]) -> str | None:
+    """Why to hold where saves are only refused as things stand; None where none is."""
+    good = {c.name for c in facts.candidates if c.durable and c.invalid in FOR_NOW}
+    if not good:
+        return None
+    listing = "; ".join(f"{_name(p)}: {p.why}" for p in passed if p.name in good)
+    return (
+        f"no save of run {facts.run} can be used as things stand, and {len(good)} would count "
+        f"again ({_shortened(listing)}). onNoValid: StartFromScratch does not apply to them. "
+        f"Correct what is said there, or {facts.how_to_allow}"
+    )
+
+
+def _shortened(listing: str) -> str:
+    return listing if len(listing) <= _SHOWN else f"{listing[: _SHOWN - 1]}…"
 
 
 def _name(passed: PassedOver) -> str:

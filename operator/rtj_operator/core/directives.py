@@ -136,6 +136,7 @@ def _through_store(gang: Gang) -> wire.ThroughStore | None:
     status, policy = gang.status, gang.spec.on_existing_run
     return wire.ThroughStore(
         allow_scratch=resume.allow_scratch,
+        scratch_asked=resume.scratch_asked,
         ever_durable=resume.ever_durable,
         hold_existing=policy == OnExistingRun.HOLD
         and status.starts <= 1

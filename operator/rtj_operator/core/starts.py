@@ -43,6 +43,7 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             last_durable_name=status.checkpoint.last_durable_name,
             ever_durable=status.ever_durable,
             allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
+            scratch_asked=status.allow_scratch,
         )
     )
 
@@ -155,6 +156,7 @@ def next_start_through_store(gang: Gang, *, why: str) -> Status:
         run=gang.spec.run_id,
         through_store=True,
         allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
+        scratch_asked=status.allow_scratch,
         ever_durable=status.ever_durable,
         at=gang.now,
         reason=why,

@@ -157,6 +157,22 @@ def test_step_zero_only_by_right(given: Facts) -> None:
     assert choice.resume.scratch
 
 
+FOR_NOW = ["WorldSizeRefused", "RequiredKeyMissing", "CheckpointArchived"]
+
+
+@pytest.mark.parametrize("reason", FOR_NOW)
+def test_what_is_refused_for_now_is_left_behind_by_a_persons_word_alone(reason: str) -> None:
+    saves = (save(8, invalid=reason, invalid_message="so it is"), save(4, invalid="x"))
+    held = choose(facts(*saves, allow_scratch=True))
+    assert isinstance(held, NoChoice), held
+    assert held.reason == Reason.NO_VALID_CHECKPOINT
+    for words in ("s8 (step 8)", "StartFromScratch does not apply", "allow-scratch"):
+        assert words in held.message
+    asked = choose(facts(*saves, allow_scratch=True, scratch_asked=True))
+    assert isinstance(asked, Chosen), asked
+    assert asked.resume.scratch
+
+
 def test_peers_are_those_who_hold_it() -> None:
     choice = choose(facts(save(8, durable=False), pinned=BOTH))
     assert isinstance(choice, Chosen)
