@@ -51,11 +51,14 @@ class MemoryStore:
         self.classes: dict[str, str] = {}
         self.restored: set[str] = set()
         self.has_classes = True
+        self.copies = True
+        self.copied: list[str] = []
 
     def seen_by_another(self) -> MemoryStore:
         """Another client of the same objects, with failures of its own."""
         other = MemoryStore(self.objects)
         other.classes, other.restored = self.classes, self.restored
+        other.copies = self.copies
         return other
 
     def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
@@ -91,6 +94,19 @@ class MemoryStore:
             restored=key in self.restored,
         )
 
+    def copy(
+        self, source: str, target: str, *, etag: str, cancel: threading.Event | None = None
+    ) -> Head:
+        self.before_write(target)
+        if (there := self.objects.get(source)) is None or there[1] != etag:
+            raise ObjectMissing(source)
+        self._readable(source)
+        self._set(target, there[0])
+        self.copied.append(target)
+        head = self.head(target)
+        assert head is not None
+        return head
+
     def reclass(self, key: str, *, storage_class: str) -> None:
         if key not in self.objects:
             raise ObjectMissing(key)
@@ -124,6 +140,8 @@ class MemoryStore:
         data = path.read_bytes()
         self.before_write(key)
         self._set(key, data)
+        if progress:
+            progress(len(data))
         return Uploaded(
             len(data),
             hashlib.sha256(data).hexdigest(),

@@ -116,9 +116,12 @@ class Uploading:
         self._current = (record.name, cancel)
         size = sum(file.size for file in files)
         try:
-            with at.transfers.under_way(
-                TransferKind.UPLOAD, record.name, size, also=lambda more: at.moved(uploaded=more)
-            ) as count:
+            with at.transfers.under_way(TransferKind.UPLOAD, record.name, size) as count:
+
+                def sent(more: int) -> None:
+                    count(more)
+                    at.moved(uploaded=more)
+
                 await self._send(
                     record,
                     local,
@@ -127,7 +130,8 @@ class Uploading:
                     files=files,
                     save=local.record.facts,
                     after=newest_durable(self._ships),
-                    progress=count,
+                    progress=sent,
+                    kept=count,
                     cancel=cancel,
                 )
         finally:

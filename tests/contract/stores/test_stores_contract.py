@@ -13,6 +13,7 @@ import pytest
 from kit.clouds import SERVERS, Cloud
 from kit.s3 import S3Server, s3_server
 from kit.stored import MIB
+from rtj_sidecar.stores import s3_copy
 from rtj_sidecar.stores.base import (
     Cancelled,
     Conflict,
@@ -24,6 +25,7 @@ from rtj_sidecar.stores.base import (
     Store,
     StoreProblem,
     Written,
+    copier,
 )
 from rtj_sidecar.stores.local import hash_file
 from rtj_sidecar.stores.open import open_store
@@ -186,6 +188,32 @@ def test_what_came_back_is_proved(store: Store, tmp_path: Path, size: int) -> No
     with pytest.raises(ObjectMissing):
         store.sha256("absent")
     assert not back.exists()
+
+
+@pytest.mark.parametrize("size", [0, 1000, 12 * MIB])
+def test_an_object_is_copied_inside_the_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    by = copier(store)
+    if by is None:
+        pytest.skip("this store copies nothing: its files are sent")
+    monkeypatch.setattr(s3_copy, "PART", 5 * MIB)
+    path = tmp_path / "source"
+    body = write(path, size)
+    sent = store.upload_file("a/one", path)
+    seen = by.copy("a/one", "b/two", etag=sent.etag)
+    assert seen == store.head("b/two")
+    store.delete("a/one")
+    back = tmp_path / "back"
+    store.download("b/two", back, size=size, sha256=sent.sha256, crc64nvme=sent.crc64nvme)
+    assert back.read_bytes() == body
+    assert seen.crc64nvme in (None, sent.crc64nvme)
+    with pytest.raises(ObjectMissing):
+        by.copy("a/one", "b/three", etag=sent.etag)
+    store.put("a/one", b"another")
+    with pytest.raises(ObjectMissing):
+        by.copy("a/one", "b/three", etag=sent.etag)
+    assert store.head("b/three") is None
 
 
 def test_a_cancelled_upload_leaves_nothing(store: Store, tmp_path: Path) -> None:

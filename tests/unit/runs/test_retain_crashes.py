@@ -13,7 +13,6 @@ from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
-from rtj_sidecar.runs.reuse import is_there
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.upload import LocalFile
@@ -146,15 +145,6 @@ def test_an_archived_save_is_passed_over_until_it_is_restored(line: Callable[[],
     found.store.restored.update(found.store.classes)
     (judged,) = run.judging.vet(older)
     assert judged.invalid is None
-
-
-def test_what_lies_in_an_archive_is_not_named_by_a_new_save(line: Callable[[], Line]) -> None:
-    found = line()
-    (file, *_) = found.run().manifest("f1-n6-s60").files
-    context = found.run()._context
-    assert is_there(context, file)
-    found.look_after()
-    assert not is_there(context, file)
 
 
 def test_a_class_that_is_read_at_once_is_no_archive(line: Callable[[], Line]) -> None:

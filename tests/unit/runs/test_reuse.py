@@ -1,91 +1,26 @@
-"""Bytes that the store has already are named, not sent; and what nobody will read is freed."""
+"""Bytes that the store has already are copied inside it, so that no save rests on another's."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.memory_store import MemoryStore
-from rtj_sidecar.checkpoints.types import Gate, GateResult
-from rtj_sidecar.runs.commit import Committed, Dropped
-from rtj_sidecar.runs.fence import Claimed, Done, FenceLost
+from kit.memory_store import Crash, MemoryStore
+from kit.run_writer import DATA, Writer
+from rtj_api.reasons import Reason
+from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fetch import Fetched
 from rtj_sidecar.runs.keeping import Keep
-from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts, ShipRecord
+from rtj_sidecar.runs.records import MarkKind
 from rtj_sidecar.runs.retain import Retained
-from rtj_sidecar.runs.reuse import HASHED_AT_ONCE, sample_of
-from rtj_sidecar.runs.run import Run
-from rtj_sidecar.runs.ships import Named
-from rtj_sidecar.runs.sweep import Swept
-from rtj_sidecar.runs.upload import LocalFile
-from rtj_sidecar.stores.base import Head, Store
+from rtj_sidecar.runs.reuse import HASHED_AT_ONCE, MOST_COPIES, sample_of
+from rtj_sidecar.stores.base import Head, ObjectMissing, StoreProblem, copier
 from rtj_sidecar.stores.open import open_store
 
-DATA = "ns/gpt/checkpoints/"
 TOKENIZER = b'{"vocab": {}}' * 1000
-
-
-@dataclass
-class Writer:
-    """Rank 0's sidecar of a run whose clock is set by hand."""
-
-    store: Store
-    disk: Path
-    clock: list[float] = field(default_factory=lambda: [1000.0])
-
-    def __post_init__(self) -> None:
-        self.run = Run(
-            store=self.store,
-            run_id="ns/gpt",
-            cluster_uid="cluster",
-            job_uid="job",
-            rank=0,
-            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-            now=lambda: self.clock[0],
-        )
-
-    def claim(self, attempt: int = 1) -> int:
-        claimed = self.run.claim(attempt=attempt, world_size=1)
-        assert isinstance(claimed, Claimed)
-        parent = Parent(scratch=True)
-        assert isinstance(self.run.set_parent(fence=claimed.fence, parent=parent), Done)
-        return claimed.fence
-
-    def name(self, fence: int, n: int) -> ShipRecord:
-        facts = SaveFacts(root_key=f"ckpt_{n}", layout="generic", step=n, status="Verified")
-        named = self.run.name_ship(
-            fence=fence, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None
-        )
-        assert isinstance(named, Named)
-        return named.ship
-
-    def files(self, n: int, files: Mapping[str, bytes]) -> list[LocalFile]:
-        made = []
-        for path, body in files.items():
-            source = self.disk / str(n) / path
-            source.parent.mkdir(parents=True, exist_ok=True)
-            source.write_bytes(body)
-            made.append(LocalFile(path, source, len(body), 0o644))
-        return made
-
-    def upload(self, ship: ShipRecord, files: Mapping[str, bytes], *, after: str | None) -> None:
-        facts = SaveFacts(root_key=ship.root_key, layout="generic", step=ship.n, status="Verified")
-        local = self.files(ship.n, files)
-        self.run.moving.upload_part(ship, files=local, save=facts, after=after)
-
-    def save(
-        self, fence: int, n: int, files: Mapping[str, bytes], *, after: str | None = None
-    ) -> str:
-        ship = self.name(fence, n)
-        self.upload(ship, files, after=after)
-        assert isinstance(self.run.try_commit(ship, fence=fence), Committed)
-        return ship.name
-
-    def stored(self) -> list[str]:
-        return [found.key.removeprefix(DATA) for found in self.store.list(DATA)]
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -94,35 +29,165 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Writer:
     return Writer(store, tmp_path / "disk")
 
 
+@pytest.fixture
+def on_memory(tmp_path: Path) -> Writer:
+    return Writer(MemoryStore(), tmp_path / "disk")
+
+
 def weights(n: int) -> bytes:
     return f"weights of step {n}".encode()
 
 
-def test_an_unchanged_file_costs_nothing(writer: Writer, tmp_path: Path) -> None:
+def test_every_save_has_all_its_files_and_an_unchanged_one_is_not_sent(
+    writer: Writer, tmp_path: Path
+) -> None:
     fence = writer.claim()
     before: str | None = None
     for n in (1, 2, 3):
         files = {"model.pt": weights(n), "tokenizer.json": TOKENIZER}
         before = writer.save(fence, n, files, after=before)
     assert writer.stored() == [
-        "f1-n1-s1/model.pt",
-        "f1-n1-s1/tokenizer.json",
-        "f1-n2-s2/model.pt",
-        "f1-n3-s3/model.pt",
+        f"f1-n{n}-s{n}/{name}" for n in (1, 2, 3) for name in ("model.pt", "tokenizer.json")
     ]
+    each = len(weights(1)) + len(TOKENIZER)
+    if copier(writer.store) is not None:
+        assert writer.moved == {"sent": each + 2 * len(weights(1)), "kept": 2 * len(TOKENIZER)}
+    else:
+        assert writer.moved == {"sent": 3 * each, "kept": 0}
     assert before is not None
+    for n in (1, 2):  # nothing rests on what was there before
+        for name in ("model.pt", "tokenizer.json"):
+            writer.store.delete(f"{DATA}f1-n{n}-s{n}/{name}")
+    assert writer.run.judging.examine(before, deep=True) == []
     got = writer.run.moving.fetch(before, tmp_path / "back")
     assert isinstance(got, Fetched)
     assert (tmp_path / "back/tokenizer.json").read_bytes() == TOKENIZER
     assert (tmp_path / "back/model.pt").read_bytes() == weights(3)
 
 
-def test_a_copy_under_another_name_costs_nothing(writer: Writer) -> None:
+def test_a_copy_under_another_name_is_copied_in_the_store(on_memory: Writer) -> None:
+    writer = on_memory
     fence = writer.claim()
     body = os.urandom(HASHED_AT_ONCE + 1)
     first = writer.save(fence, 1, {"epoch1.ckpt": body})
-    writer.save(fence, 2, {"epoch2.ckpt": os.urandom(len(body)), "best.ckpt": body}, after=first)
-    assert writer.stored() == ["f1-n1-s1/epoch1.ckpt", "f1-n2-s2/epoch2.ckpt"]
+    files = {"epoch2.ckpt": os.urandom(len(body)), "best.ckpt": body}
+    second = writer.save(fence, 2, files, after=first)
+    assert writer.store.copied == [f"{DATA}{second}/best.ckpt"]
+    assert writer.stored() == [
+        "f1-n1-s1/epoch1.ckpt",
+        "f1-n2-s2/best.ckpt",
+        "f1-n2-s2/epoch2.ckpt",
+    ]
+
+
+def test_an_alias_shares_the_key_of_its_file_also_where_that_was_copied(on_memory: Writer) -> None:
+    writer = on_memory
+    fence = writer.claim()
+    first = writer.save(fence, 1, {"a.ckpt": TOKENIZER, "last.ckpt": TOKENIZER})
+    second = writer.save(fence, 2, {"a.ckpt": TOKENIZER, "last.ckpt": TOKENIZER}, after=first)
+    manifest = writer.run.manifest(second)
+    assert manifest is not None
+    assert {file.path: file.key for file in manifest.files} == {
+        "a.ckpt": f"checkpoints/{second}/a.ckpt",
+        "last.ckpt": f"checkpoints/{second}/a.ckpt",
+    }
+    assert writer.stored() == ["f1-n1-s1/a.ckpt", "f1-n2-s2/a.ckpt"]
+
+
+def test_a_rotten_object_hurts_one_save_and_is_not_copied(on_memory: Writer) -> None:
+    writer = on_memory
+    fence = writer.claim()
+    first = writer.save(fence, 1, {"frozen.pt": TOKENIZER})
+    second = writer.save(fence, 2, {"frozen.pt": TOKENIZER}, after=first)
+    writer.rot(second, "frozen.pt")
+    third = writer.save(fence, 3, {"frozen.pt": TOKENIZER}, after=second)
+    bad = [
+        name for name in (first, second, third) if writer.run.judging.examine(name, deep=True) != []
+    ]
+    assert bad == [second]
+
+
+def test_bytes_are_sent_again_now_and_then(on_memory: Writer) -> None:
+    writer = on_memory
+    fence, before = writer.claim(), None
+    for n in range(1, 2 * MOST_COPIES + 4):
+        before = writer.save(fence, n, {"frozen.pt": TOKENIZER}, after=before)
+    assert writer.moved["sent"] == 3 * len(TOKENIZER)
+    assert len(writer.store.copied) == 2 * MOST_COPIES
+
+
+def test_what_the_store_will_not_prove_or_do_is_sent(tmp_path: Path) -> None:
+    class Strange(MemoryStore):
+        how = "refused"
+
+        def copy(self, source: str, target: str, *, etag: str, cancel: object = None) -> Head:
+            match self.how:
+                case "refused":
+                    raise StoreProblem(Reason.CREDENTIALS_REFUSED, "copy_object: AccessDenied")
+                case "away":
+                    raise StoreProblem(Reason.STORE_UNREACHABLE, "copying", transient=True)
+                case "gone":
+                    raise ObjectMissing(source)
+            self.put(target, b"x" * len(self.objects[source][0]))  # half done, or other bytes
+            head = self.head(target)
+            assert head is not None
+            match self.how:
+                case "class":
+                    return replace(head, crc64nvme=None, storage_class="STANDARD_IA")
+                case "archive":
+                    return replace(head, crc64nvme=None, storage_class="GLACIER")
+            return head
+
+    store = Strange()
+    writer = Writer(store, tmp_path / "disk")
+    fence = writer.claim()
+    before = writer.save(fence, 1, {"a.json": TOKENIZER})
+    for n, how in enumerate(("refused", "away", "gone", "class", "archive", "bytes"), 2):
+        store.how = how
+        before = writer.save(fence, n, {"a.json": TOKENIZER}, after=before)
+        assert store.objects[f"{DATA}{before}/a.json"][0] == TOKENIZER, how
+        assert writer.run.judging.examine(before, deep=True) == []
+    assert writer.moved == {"sent": 7 * len(TOKENIZER), "kept": 0}
+
+
+@pytest.mark.parametrize(
+    "kind", [MarkKind.INVALID, MarkKind.DELETED, MarkKind.ARCHIVED, MarkKind.OTHER]
+)
+def test_nothing_is_copied_from_a_save_with_a_word_against_it(
+    on_memory: Writer, kind: MarkKind
+) -> None:
+    writer = on_memory
+    fence = writer.claim()
+    first = writer.save(fence, 1, {"a.json": TOKENIZER})
+    writer.run.judging.mark(first, kind=MarkKind.PINNED, reason="Resumed", message="in use")
+    second = writer.save(fence, 2, {"a.json": TOKENIZER}, after=first)
+    assert writer.store.copied == [f"{DATA}{second}/a.json"], "a pin is no word against it"
+    writer.run.judging.mark(first, kind=kind, reason="ByUser", message="no")
+    writer.save(fence, 3, {"a.json": TOKENIZER}, after=first)
+    assert writer.store.copied == [f"{DATA}{second}/a.json"]
+    assert writer.stored() == [f"f1-n{n}-s{n}/a.json" for n in (1, 2, 3)]
+
+
+def test_killed_between_the_copy_and_the_part_it_goes_on(on_memory: Writer) -> None:
+    writer = on_memory
+    fence = writer.claim()
+    first = writer.save(fence, 1, {"a.json": TOKENIZER})
+    ship = writer.name(fence, 2)
+
+    def die(key: str) -> None:
+        if "/parts/" in key:
+            raise Crash
+
+    writer.store.before_write = die
+    with pytest.raises(Crash):
+        writer.upload(ship, {"a.json": TOKENIZER}, after=first)
+    writer.store.before_write = lambda key: None
+    again = Writer(writer.store, writer.disk, writer.clock)
+    again.upload(ship, {"a.json": TOKENIZER}, after=first)
+    assert writer.store.copied == [f"{DATA}{ship.name}/a.json"], "copied once"
+    assert again.moved == {"sent": 0, "kept": len(TOKENIZER)}
+    assert isinstance(again.run.try_commit(ship, fence=fence), Committed)
+    assert again.run.judging.examine(ship.name, deep=True) == []
 
 
 def test_equal_size_and_sample_are_no_equal_bytes(writer: Writer, tmp_path: Path) -> None:
@@ -192,32 +257,39 @@ def test_an_interrupted_part_goes_on_with_what_is_there(tmp_path: Path) -> None:
     assert isinstance(writer.run.try_commit(ship, fence=fence), Committed)
 
 
-def test_retention_keeps_what_a_newer_manifest_names_until_it_goes_too(writer: Writer) -> None:
+def test_retention_of_the_old_save_leaves_the_new_one_whole(writer: Writer) -> None:
     fence = writer.claim()
-    name: str | None = None
-    for n in (1, 2):
-        files = {"model.pt": weights(n), "tokenizer.json": TOKENIZER}
-        name = writer.save(fence, n, files, after=name)
-    retain(writer, fence)
-    assert writer.stored() == ["f1-n1-s1/tokenizer.json", "f1-n2-s2/model.pt"]
-    assert name is not None
-    assert writer.run.judging.examine(name, deep=True) == []
-    writer.save(fence, 3, {"model.pt": weights(3)}, after=name)
-    retain(writer, fence)
-    assert writer.stored() == ["f1-n3-s3/model.pt"], "the last that named the tokenizer has gone"
-
-
-def test_retention_keeps_what_a_part_on_its_way_names(writer: Writer) -> None:
-    fence = writer.claim()
-    first = writer.save(fence, 1, {"model.pt": weights(1), "tokenizer.json": TOKENIZER})
+    files = {"tokenizer.json": TOKENIZER}
+    first = writer.save(fence, 1, {"model.pt": weights(1), **files})
     slow = writer.name(fence, 2)
-    writer.upload(slow, {"model.pt": weights(2), "tokenizer.json": TOKENIZER}, after=first)
-    writer.save(fence, 3, {"model.pt": weights(3)})
+    writer.upload(slow, {"model.pt": weights(2), **files}, after=first)
+    third = writer.save(fence, 3, {"model.pt": weights(3), **files}, after=first)
     retain(writer, fence)
-    assert "f1-n1-s1/tokenizer.json" in writer.stored()
-    assert "f1-n1-s1/model.pt" not in writer.stored()
+    left = [f"{name}/{path}" for name in (slow.name, third) for path in ("model.pt", *files)]
+    assert writer.stored() == left
     assert isinstance(writer.run.try_commit(slow, fence=fence), Committed)
-    assert writer.run.judging.examine(slow.name, deep=True) == []
+    for name in (slow.name, third):
+        assert writer.run.judging.examine(name, deep=True) == []
+
+
+def test_what_a_manifest_names_elsewhere_is_restored_and_never_deleted(
+    on_memory: Writer, tmp_path: Path
+) -> None:
+    writer = on_memory
+    fence = writer.claim()
+    first = writer.save(fence, 1, {"a.json": TOKENIZER, "b": b"1"})
+    second = writer.save(fence, 2, {"a.json": TOKENIZER, "b": b"2"})
+    key = f"ns/gpt/manifests/f{fence}-n2.json"
+    record = json.loads(writer.store.objects[key][0])
+    for file in record["files"]:
+        if file["path"] == "a.json":
+            file["key"], file["etag"] = f"checkpoints/{first}/a.json", None
+    writer.store.put(key, json.dumps(record).encode())
+    writer = Writer(writer.store, writer.disk, writer.clock)
+    retain(writer, fence)
+    assert writer.stored() == ["f1-n1-s1/a.json", "f1-n2-s2/a.json", "f1-n2-s2/b"]
+    assert isinstance(writer.run.moving.fetch(second, tmp_path / "back"), Fetched)
+    assert (tmp_path / "back/a.json").read_bytes() == TOKENIZER
 
 
 def retain(writer: Writer, fence: int) -> None:
@@ -226,59 +298,3 @@ def retain(writer: Writer, fence: int) -> None:
     assert isinstance(writer.run.tending.retain(fence=fence, keep=keep), Retained)
     writer.clock[0] += 3600
     assert isinstance(writer.run.tending.retain(fence=fence, keep=keep), Retained)
-
-
-# --- what nobody will read ---
-
-
-def test_a_dropped_save_is_freed_an_hour_later_and_its_number_is_not_used_again(
-    writer: Writer,
-) -> None:
-    fence = writer.claim()
-    first = writer.save(fence, 1, {"model.pt": weights(1), "tokenizer.json": TOKENIZER})
-    ship = writer.name(fence, 2)
-    writer.upload(ship, {"model.pt": weights(2), "tokenizer.json": TOKENIZER}, after=first)
-    writer.store.delete(f"{DATA}{ship.name}/model.pt")
-    assert isinstance(writer.run.try_commit(ship, fence=fence), Dropped)
-    writer.store.put(f"{DATA}{ship.name}/optimizer.pt", b"sent late")
-    assert writer.run.sweep(fence=fence) == Swept(0, ())
-    writer.clock[0] += 3600
-    assert writer.run.sweep(fence=fence) == Swept(0, (ship.name,))
-    assert writer.stored() == [f"{first}/model.pt", f"{first}/tokenizer.json"]
-    assert writer.run.sweep(fence=fence) == Swept(0, ()), "once"
-    assert writer.run.next_n(writer.run.history(), fence) == 3
-
-
-def test_only_the_holder_sweeps(writer: Writer) -> None:
-    fence = writer.claim()
-    writer.claim(attempt=2)
-    assert isinstance(writer.run.sweep(fence=fence), FenceLost)
-
-
-def test_unfinished_uploads_end_only_of_saves_that_are_over(tmp_path: Path) -> None:
-    asked: dict[str, bool] = {}
-
-    class Store(MemoryStore):
-        def end_uploads(self, prefix: str, *, is_over) -> int:  # type: ignore[no-untyped-def]
-            assert prefix == DATA
-            asked.update((key, is_over(f"ns/gpt/{key}")) for key in keys)
-            return sum(asked.values())
-
-    writer = Writer(Store(), tmp_path / "disk")
-    one = writer.claim()
-    writer.save(one, 1, {"a": b"1"})
-    dropped, waits = writer.name(one, 2), writer.name(one, 3)
-    writer.run.judging.mark(dropped.name, kind=MarkKind.DROPPED, reason="Torn", message="torn")
-    two = writer.claim(attempt=2)
-    writer.save(two, 1, {"a": b"2"})
-    keys = [
-        "checkpoints/f1-n1-s1/late",
-        f"checkpoints/{dropped.name}/a",
-        f"checkpoints/{waits.name}/a",
-        "checkpoints/f2-n1-s1/late",
-        "checkpoints/f9-n9-s9/a",
-        "checkpoints/mine/a",
-        "outputs/f1/a",
-    ]
-    assert writer.run.sweep(fence=two) == Swept(2, ())
-    assert [key for key, over in asked.items() if over] == keys[:2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kit.s3 import S3Server, s3_server
 from rtj_api.reasons import Reason
-from rtj_sidecar.stores import s3_classes
+from rtj_sidecar.stores import s3_classes, s3_copy
 from rtj_sidecar.stores.base import Head, ObjectMissing, StoreProblem
 from rtj_sidecar.stores.s3 import S3Store
 
@@ -34,8 +34,7 @@ def store(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
 def test_an_object_changes_its_class_and_nothing_else(
     store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(s3_classes, "ONE_COPY", 5 * MIB)
-    monkeypatch.setattr(s3_classes, "_PART", 5 * MIB)
+    monkeypatch.setattr(s3_copy, "PART", 5 * MIB)
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * (size // 250) + b"x" * (size % 250))
     sent = store.upload_file("a/file", path)

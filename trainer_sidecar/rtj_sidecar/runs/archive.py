@@ -3,7 +3,7 @@
 A mark says so before the first object moves and another when all have: whoever comes back after a
 crash goes on, and an object that has its class is not moved again. What is archived is proved
 readable by its own header before anybody chooses it (`verify`), so nothing rests on the marks.
-Only the holder of the highest fence archives. Must never touch an object that another save names.
+Only the holder of the highest fence archives. Must never touch an object of another save.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import cast
 
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fence import FenceLost, lost_to
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keeping import Keep, to_archive
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
-from rtj_sidecar.runs.records import FileRecord, MarkKind
-from rtj_sidecar.runs.retain import named_by_others
+from rtj_sidecar.runs.records import MarkKind
 from rtj_sidecar.stores.base import ObjectMissing, Reclasses, check_cancel
 
 
@@ -64,9 +64,11 @@ def archive_next(
         return lost
     name = history.manifests[save].name
     _say(context, save, fence, Reason.CHECKPOINT_ARCHIVING, f"{name} moves to {class_}", class_)
-    for file in _own(history, save):
+    for own in dict.fromkeys(file.key for file in history.manifests[save].files):
         check_cancel(cancel)
-        key = context.full(file.key)
+        if keys.save_of(own) != save:
+            continue
+        key = context.full(own)
         head = store.head(key)
         if head is None or head.storage_class == class_:
             continue  # gone: whoever wants to resume from it finds that out, and says so
@@ -79,19 +81,12 @@ def archive_next(
         after = store.head(key)
         if after is not None and after.storage_class != class_:
             return NoArchive(
-                f"{store.url} keeps {file.key} as {after.storage_class or 'STANDARD'} although it "
+                f"{store.url} keeps {own} as {after.storage_class or 'STANDARD'} although it "
                 f"was told {class_}: name a class that it has in "
                 "checkpoint.retention.archiveClass, or remove archiveAfterSeconds"
             )
     _say(context, save, fence, Reason.CHECKPOINT_ARCHIVED, f"{name} lies in {class_}", class_)
     return Archived(name)
-
-
-def _own(history: History, save: SaveId) -> list[FileRecord]:
-    """Its objects, each once, but for those that another save names too."""
-    elsewhere = named_by_others(history, save)
-    mine = {file.key: file for file in history.manifests[save].files}
-    return [file for key, file in mine.items() if key not in elsewhere]
 
 
 def _say(

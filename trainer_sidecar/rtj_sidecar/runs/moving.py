@@ -20,8 +20,7 @@ from rtj_sidecar.runs.fetch import Fetched, FetchFailed
 from rtj_sidecar.runs.outputs import put_outputs
 from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord, OutputsRecord, PartRecord, SaveFacts, ShipRecord
-from rtj_sidecar.runs.reuse import Earlier
-from rtj_sidecar.runs.ships import read_part
+from rtj_sidecar.runs.reuse import Earlier, earlier_of
 from rtj_sidecar.runs.upload import LocalFile, upload_part
 from rtj_sidecar.stores.base import IfAbsent, Progress, StoreProblem
 
@@ -41,11 +40,14 @@ class Moving:
         save: SaveFacts,
         after: str | None = None,
         progress: Progress | None = None,
+        kept: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> PartRecord:
         """Upload this rank's files of a ship, then its part record.
 
-        `after`: a committed save; files of which this rank's part has the same bytes are not sent.
+        `after`: a committed save; files of which this rank's part has the same bytes are copied
+        inside the store, where it can, and not sent. `progress` counts what is sent, `kept` the
+        rest.
         Raises SourceChanged when a file is not what it was: then `answer_none`. After a Cancelled
         or StoreProblem call it again; what was answered once stands.
         """
@@ -56,6 +58,7 @@ class Moving:
             save=save,
             earlier=self._earlier(after),
             progress=progress,
+            kept=kept,
             cancel=cancel,
         )
 
@@ -65,8 +68,7 @@ class Moving:
             return Earlier()
         # It only spares bytes: whatever is wrong with the store or that record shows elsewhere.
         with contextlib.suppress(StoreProblem):
-            part = read_part(self._context, save, self._context.rank)
-            return Earlier(part.files if part is not None else ())
+            return earlier_of(self._context, save)
         return Earlier()
 
     def fetch(

@@ -159,6 +159,7 @@ class FileRecord(Wire):
     etag: str | None = None  # as the store told it right after the upload
     sample: str | None = None  # see runs.reuse: whether to look closer at a later file
     ranks: list[int] | None = None
+    copies: int = 0  # made by the store since the bytes were sent, see runs.reuse
 
 
 class OutputsRecord(Wire):

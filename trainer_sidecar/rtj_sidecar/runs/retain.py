@@ -79,29 +79,14 @@ def _is_due(history: History, save: SaveId, in_use: Collection[str], now: float)
 
 
 def _delete(context: Context, history: History, save: SaveId) -> None:
-    manifest = history.manifests[save]
-    needed = named_by_others(history, save)
-    data = set(context.keys(keys.data_key(manifest.name, "")))
-    # A file of an older save that only this one still named goes with it.
-    data |= {
-        file.key
-        for file in manifest.files
-        if (owner := keys.save_of(file.key)) is not None and owner not in history.manifests
-    }
-    records = context.keys(f"{keys.PARTS}f{save.fence}/{save.n}/")
-    for key in [*sorted(data - needed), *records, keys.ship_key(save), keys.manifest_key(save)]:
-        context.store.delete(context.full(key))
-
-
-def named_by_others(history: History, save: SaveId) -> set[str]:
-    """Keys that another manifest names, or a part that may still become one."""
-    named = {
+    data = set(context.keys(keys.data_key(history.manifests[save].name, "")))
+    # We write none that names another save's objects, but what one names is never lost.
+    needed = {
         file.key
         for other, manifest in history.manifests.items()
         if other != save
         for file in manifest.files
     }
-    for other, parts in history.parts.items():
-        if other != save and history.condemned(other) is None:
-            named |= {file.key for part in parts.values() for file in part.files}
-    return named
+    records = context.keys(f"{keys.PARTS}f{save.fence}/{save.n}/")
+    for key in [*sorted(data - needed), *records, keys.ship_key(save), keys.manifest_key(save)]:
+        context.store.delete(context.full(key))

@@ -1,7 +1,7 @@
 """What saves left that will never be committed: unfinished uploads, and bytes without a manifest.
 
-Only of saves that this run's own records name, only by the holder of the highest fence, and only
-what no manifest and no part on its way names. Must never touch a save that may still be completed.
+Only of saves that this run's own records name, and only by the holder of the highest fence. Must
+never touch a save that may still be completed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rtj_sidecar.runs.fence import FenceLost, lost_to
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import MarkKind
-from rtj_sidecar.runs.retain import GRACE_S, named_by_others
+from rtj_sidecar.runs.retain import GRACE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def sweep(context: Context, history: History, *, fence: int) -> Swept | FenceLos
             continue
         if lost := lost_to(context, fence):
             return lost
-        data = set(context.keys(keys.data_key(ship.name, ""))) - named_by_others(history, save)
+        data = context.keys(keys.data_key(ship.name, ""))
         parts = context.keys(f"{keys.PARTS}f{save.fence}/{save.n}/")
         # The ship last: by it a later sweep finds what this one did not get to. The mark stays.
         for key in [*sorted(data), *parts, keys.ship_key(save)]:

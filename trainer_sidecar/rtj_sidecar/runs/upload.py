@@ -1,7 +1,8 @@
 """One rank's share of a ship: its files to the store, then its part record.
 
 The part is written last, so a part in the store means that every byte of it is there. What an
-interrupted try has sent, and what an earlier save has the same bytes of, is not sent again. Ends
+interrupted try has sent is not sent again, and what an earlier save has the same bytes of is copied
+inside the store. Ends
 without a part when a file is not what it was. Must never write a key that a part already names.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rtj_api.reasons import Reason
 
@@ -22,7 +24,7 @@ from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import FileRecord, PartRecord, SaveFacts, ShipRecord
-from rtj_sidecar.runs.reuse import Earlier, is_there, sample_of
+from rtj_sidecar.runs.reuse import Earlier, as_copy, copied, sample_of
 from rtj_sidecar.runs.ships import answer, read_part
 from rtj_sidecar.stores.base import Cancelled, Progress, SourceChanged, StoreProblem, check_cancel
 from rtj_sidecar.stores.local import hash_file
@@ -51,9 +53,12 @@ def upload_part(
     save: SaveFacts,
     earlier: Earlier = NOTHING,
     progress: Progress | None = None,
+    kept: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> PartRecord:
     """Upload and answer. What this rank answered before stands and nothing is sent again.
+
+    `progress` counts what is sent, `kept` what need not be.
 
     Raises SourceChanged (also for a file that is gone or has another size), Cancelled,
     StoreProblem.
@@ -61,25 +66,33 @@ def upload_part(
     at = SaveId(ship.fence, ship.n)
     if (there := read_part(context, at, context.rank)) is not None:
         return there
-    stop, there = threading.Event(), _already(context, ship)
+    stop = threading.Event()
+    sending = _Sending(
+        context,
+        ship,
+        earlier=earlier,
+        there=_already(context, ship),
+        progress=progress or _ignore,
+        kept=kept or _ignore,
+        cancel=cancel,
+    )
 
     def send(file: LocalFile) -> FileRecord:
         check_cancel(cancel)
         check_cancel(stop)
         try:
-            return _send(context, ship, file, there=there, progress=progress, cancel=cancel)
+            return sending.send(file)
         except BaseException:
             stop.set()
             raise
 
-    equal = {file.path: found for file in files if (found := _equal(file, earlier, cancel))}
     # Files that others have too come last: by then those are there and need not be sent again.
     shared = set(ship.contested)
-    new = [file for file in files if not file.alias and file.path not in equal]
+    own = [file for file in files if not file.alias]
     sent: list[FileRecord] = []
     for group in (
-        [file for file in new if file.path not in shared],
-        [file for file in new if file.path in shared],
+        [file for file in own if file.path not in shared],
+        [file for file in own if file.path in shared],
     ):
         group = sorted(group, key=lambda file: -file.size)
         if context.workers <= 1:
@@ -87,13 +100,9 @@ def upload_part(
             continue
         with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-upload") as pool:
             sent += _results(pool, send, group)
-    # Asked last, right before the part names them: retention lets alone what a part names.
-    same = [file for file in files if file.path in equal]
-    named = context.map(lambda file: _named(context, file, equal[file.path], progress), same)
-    sent += [found or send(file) for file, found in zip(same, named, strict=True)]
     sources = {file.path: file for file in files}
-    for file in (file for file in files if file.alias and file.path not in equal):
-        sent.append(_same_bytes(file, sent, sources, progress) or send(file))
+    for file in (file for file in files if file.alias):
+        sent.append(_same_bytes(file, sent, sources, kept) or send(file))
     return answer(
         context,
         PartRecord(
@@ -123,48 +132,77 @@ def _results(
     return [future.result() for future in futures]
 
 
-def _send(
-    context: Context,
-    ship: ShipRecord,
-    file: LocalFile,
-    *,
-    there: frozenset[tuple[str, int]],
-    progress: Progress | None,
-    cancel: threading.Event | None,
-) -> FileRecord:
-    rank: int | None = None
-    if file.path in ship.contested and context.rank != min(ship.expected, default=context.rank):
-        rank = context.rank
-    elif context.rank not in ship.expected:
-        # The holder did not know of us when it named the ship: keep out of the others' way.
-        rank = context.rank
-    key = keys.data_key(ship.name, file.path, rank=rank)
-    known = [keys.data_key(ship.name, file.path)] if rank is not None else []
-    known += [key] if (key, file.size) in there else []
-    with _vanished(file):
-        for each in known:
-            if (stored := _stored(context, each, file, cancel)) is not None:
-                if progress:
-                    progress(file.size)
-                return stored
-        done = context.store.upload_file(
-            context.full(key), file.source, progress=progress, cancel=cancel
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """One file after the other into the store. `there`: see `_already`."""
+
+    context: Context
+    ship: ShipRecord
+    earlier: Earlier
+    there: frozenset[tuple[str, int]]
+    progress: Progress
+    kept: Progress
+    cancel: threading.Event | None
+
+    def send(self, file: LocalFile) -> FileRecord:
+        """The file in the store, however it got there."""
+        check_cancel(self.cancel)
+        key, known = self._keys(file)
+        with _vanished(file):
+            record = self._spared(file, key, known)
+            if record is not None:
+                self.kept(file.size)
+                return record
+            done = self.context.store.upload_file(
+                self.context.full(key), file.source, progress=self.progress, cancel=self.cancel
+            )
+        if done.size != file.size:
+            raise SourceChanged(file.path, f"has {done.size} bytes, had {file.size} when pinned")
+        with _vanished(file):
+            sample = sample_of(file.source, file.size)
+        return FileRecord(
+            path=file.path,
+            key=key,
+            size=done.size,
+            sha256=done.sha256,
+            crc64nvme=done.crc64nvme,
+            mode=file.mode & 0o7777,
+            alias=file.alias,
+            etag=done.etag,
+            sample=sample,
         )
-    if done.size != file.size:
-        raise SourceChanged(file.path, f"has {done.size} bytes, had {file.size} when pinned")
-    with _vanished(file):
-        sample = sample_of(file.source, file.size)
-    return FileRecord(
-        path=file.path,
-        key=key,
-        size=done.size,
-        sha256=done.sha256,
-        crc64nvme=done.crc64nvme,
-        mode=file.mode & 0o7777,
-        alias=file.alias,
-        etag=done.etag,
-        sample=sample,
-    )
+
+    def _keys(self, file: LocalFile) -> tuple[str, list[str]]:
+        """Where it goes, and where in this save it may be already."""
+        ship, rank = self.ship, None
+        mine = self.context.rank
+        if file.path in ship.contested and mine != min(ship.expected, default=mine):
+            rank = mine
+        elif mine not in ship.expected:
+            # The holder did not know of us when it named the ship: keep out of the others' way.
+            rank = mine
+        key = keys.data_key(ship.name, file.path, rank=rank)
+        known = [keys.data_key(ship.name, file.path)] if rank is not None else []
+        return key, known + ([key] if (key, file.size) in self.there else [])
+
+    def _spared(self, file: LocalFile, key: str, known: list[str]) -> FileRecord | None:
+        """The file where no byte of it need be sent."""
+        equal = self.earlier.equal(file.source, file.size, cancel=self.cancel)
+        for each in known:
+            if (stored := _stored(self.context, each, file, equal, self.cancel)) is not None:
+                return stored
+        if equal is None:
+            return None
+        copy = copied(self.context, equal, key, cancel=self.cancel)
+        return copy.model_copy(update=_as(file)) if copy is not None else None
+
+
+def _as(file: LocalFile) -> dict[str, Any]:
+    return {"path": file.path, "mode": file.mode & 0o7777, "alias": file.alias}
+
+
+def _ignore(_: int) -> None:
+    return None
 
 
 def _already(context: Context, ship: ShipRecord) -> frozenset[tuple[str, int]]:
@@ -174,31 +212,22 @@ def _already(context: Context, ship: ShipRecord) -> frozenset[tuple[str, int]]:
     return frozenset((listed.key[skip:], listed.size) for listed in found)
 
 
-def _equal(file: LocalFile, earlier: Earlier, cancel: threading.Event | None) -> FileRecord | None:
-    check_cancel(cancel)
-    with _vanished(file):
-        return earlier.equal(file.source, file.size, cancel=cancel)
-
-
-def _named(
-    context: Context, file: LocalFile, found: FileRecord, progress: Progress | None
-) -> FileRecord | None:
-    """The file as the earlier save's object; None where that is not in the store any more."""
-    if not is_there(context, found):
-        return None
-    if progress:
-        progress(file.size)
-    named = {"path": file.path, "mode": file.mode & 0o7777, "alias": file.alias}
-    return found.model_copy(update=named)
-
-
 def _stored(
-    context: Context, key: str, file: LocalFile, cancel: threading.Event | None
+    context: Context,
+    key: str,
+    file: LocalFile,
+    equal: FileRecord | None,
+    cancel: threading.Event | None,
 ) -> FileRecord | None:
-    """The object at `key`, where the store itself says that it holds our very bytes."""
+    """The object at `key`, where the store itself says that it holds our very bytes; `equal`: a
+    record of those, where there is one."""
     head = context.store.head(context.full(key))
-    if head is None or head.crc64nvme is None or head.size != file.size:
+    if head is None or head.crc64nvme is None or head.size != file.size or head.is_archived:
         return None
+    if equal is not None:
+        if head.crc64nvme != equal.crc64nvme:
+            return None
+        return as_copy(equal, key, head).model_copy(update=_as(file))
     size, sha256, crc64nvme = hash_file(file.source, cancel=cancel)
     if (size, crc64nvme) != (head.size, head.crc64nvme):
         return None
@@ -219,7 +248,7 @@ def _same_bytes(
     file: LocalFile,
     sent: list[FileRecord],
     sources: dict[str, LocalFile],
-    progress: Progress | None,
+    kept: Progress | None,
 ) -> FileRecord | None:
     """An alias (`last.pt`) that is the same inode, or has the same bytes, as a file just sent."""
     same_size = [record for record in sent if record.size == file.size]
@@ -235,8 +264,8 @@ def _same_bytes(
             if not equal:
                 return None
             record = equal[0]
-    if progress:
-        progress(file.size)
+    if kept:
+        kept(file.size)
     return record.model_copy(update={"path": file.path, "mode": file.mode & 0o7777, "alias": True})
 
 

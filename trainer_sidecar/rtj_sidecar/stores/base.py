@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from rtj_api.reasons import Reason
 
@@ -247,6 +247,34 @@ class Reclasses(Protocol):
     def ask_back(self, key: str, *, days: int) -> None:
         """Ask for an archived object to be readable for some days. Raises as `reclass`."""
         ...
+
+
+class Copies(Protocol):
+    """A store that may copy an object inside itself, so that its bytes need not come again."""
+
+    @property
+    def copies(self) -> bool: ...
+
+    def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        etag: str,
+        cancel: threading.Event | None = None,
+    ) -> Head:
+        """Copy `source`, if that is its ETag, to `target`; the copy as the store tells it then.
+
+        Returns only where the store's own checksums say that both have the same bytes. Raises
+        ObjectMissing (`source` is gone, or another by now), Cancelled, StoreProblem; then `target`
+        may be there, proved by nothing.
+        """
+        ...
+
+
+def copier(store: Store) -> Copies | None:
+    """The store as one that copies; None where it cannot."""
+    return cast(Copies, store) if getattr(store, "copies", False) else None
 
 
 def changing(key: str) -> StoreProblem:

@@ -128,6 +128,29 @@ class Gcs:
         blob.reload(timeout=_TIMEOUT, retry=None)
         return Head(int(blob.size), str(blob.generation), storage_class=blob.storage_class)
 
+    def copy(self, source: str, target: str, etag: str) -> Head:
+        generation = _generation(etag)
+        bucket = self._fresh.get().client.bucket(self._bucket)
+        one, other = bucket.blob(source), bucket.blob(target)
+        one.reload(timeout=_TIMEOUT, retry=None)
+        if one.generation != generation:
+            raise ConditionFailed(source)
+        token: str | None = None
+        while True:
+            token, _, _ = other.rewrite(
+                one,
+                token=token,
+                if_source_generation_match=generation,
+                timeout=_TIMEOUT,
+                retry=None,
+            )
+            if token is None:
+                break
+        other.reload(timeout=_TIMEOUT, retry=None)
+        if one.crc32c is None or (one.crc32c, one.size) != (other.crc32c, other.size):
+            raise BadDigest(target)
+        return Head(int(other.size), str(other.generation), storage_class=other.storage_class)
+
     def delete(self, key: str) -> None:
         self._blob(key).delete(timeout=_TIMEOUT, retry=None)
 

@@ -12,11 +12,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.stores.answers import Absent, ConditionFailed
+from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed
 from rtj_sidecar.stores.base import (
     Capabilities,
     Condition,
@@ -24,6 +24,7 @@ from rtj_sidecar.stores.base import (
     ContentMismatch,
     Head,
     Listed,
+    ObjectMissing,
     OnWait,
     Progress,
     Small,
@@ -39,7 +40,7 @@ from rtj_sidecar.stores.pace import Pace
 from rtj_sidecar.stores.probing import probed
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_download import Downloads
-from rtj_sidecar.stores.service import Service
+from rtj_sidecar.stores.service import CopyService, Service
 from rtj_sidecar.stores.service_errors import no_answer
 
 T = TypeVar("T")
@@ -117,6 +118,26 @@ class ObjectStore:
             return self._small("look at", key, lambda: self._service.head(full))
         except Absent:
             return None
+
+    @property
+    def copies(self) -> bool:
+        return hasattr(self._service, "copy")
+
+    def copy(
+        self, source: str, target: str, *, etag: str, cancel: threading.Event | None = None
+    ) -> Head:
+        service = cast(CopyService, self._service)
+        one, other = self._full(source), self._full(target)
+        try:
+            return self._transfer(
+                "copy", source, lambda: service.copy(one, other, etag), cancel=cancel
+            )
+        except (Absent, ConditionFailed) as error:
+            raise ObjectMissing(source) from error
+        except BadDigest as error:
+            raise StoreProblem(
+                Reason.STORE_UNSUPPORTED, f"{target}: the store's copy of {source} differs from it"
+            ) from error
 
     def delete(self, key: str) -> None:
         full = self._full(key)

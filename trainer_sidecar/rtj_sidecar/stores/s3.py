@@ -27,6 +27,7 @@ from rtj_sidecar.stores.base import (
     IfAbsent,
     IfMatch,
     Listed,
+    ObjectMissing,
     OnWait,
     Progress,
     Small,
@@ -44,6 +45,7 @@ from rtj_sidecar.stores.s3_body import Body
 from rtj_sidecar.stores.s3_checksums import Checksums
 from rtj_sidecar.stores.s3_classes import ask_back, class_of, reclass, restored
 from rtj_sidecar.stores.s3_clients import clients_of
+from rtj_sidecar.stores.s3_copy import copy_proved
 from rtj_sidecar.stores.s3_credentials import session_of
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.s3_errors import Place, explain
@@ -164,15 +166,32 @@ class S3Store:
 
     def reclass(self, key: str, *, storage_class: str) -> None:
         head = self.head(key)
+        if head is None:
+            raise ObjectMissing(key)
         reclass(
-            lambda *words, **more: self._large_call(
-                *words, patience_s=self._patience_s, cancel=None, **more
-            ),
+            self._patient(None),
             bucket=self._bucket,
             full_key=self._full_key(key),
             key=key,
-            size=head.size if head is not None else 0,
+            head=head,
             storage_class=storage_class,
+            pool=self._pool,
+        )
+
+    @property
+    def copies(self) -> bool:
+        return True
+
+    def copy(
+        self, source: str, target: str, *, etag: str, cancel: threading.Event | None = None
+    ) -> Head:
+        return copy_proved(
+            self._patient(cancel),
+            self.head,
+            source={"Bucket": self._bucket, "Key": self._full_key(source)},
+            keys=(source, target),
+            etag=etag,
+            pool=self._pool,
         )
 
     def ask_back(self, key: str, *, days: int) -> None:
@@ -242,6 +261,12 @@ class S3Store:
 
     def _call(self, operation: str, key: str | None, **arguments: Any) -> Any:
         return self._retried(self._clients.small, operation, key, self._patience_s, None, arguments)
+
+    def _patient(self, cancel: threading.Event | None) -> Callable[..., Any]:
+        """Copies inside the server: answered when they are done."""
+        return lambda *words, **more: self._large_call(
+            *words, patience_s=self._patience_s, cancel=cancel, **more
+        )
 
     def _large_call(
         self,

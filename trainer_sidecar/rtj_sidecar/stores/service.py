@@ -71,6 +71,16 @@ class Session(Protocol):
         ...
 
 
+class CopyService(Protocol):
+    """A service that copies inside itself; see `base.Copies`."""
+
+    def copy(self, source: str, target: str, etag: str) -> Head:
+        """The copy. The service must have compared checksums. May be called again.
+
+        Raises Absent, ConditionFailed where the source has another ETag, BadDigest."""
+        ...
+
+
 class Service(Protocol):
     """Requests, each made once. Keys are whole; all methods are thread-safe.
 
