@@ -80,7 +80,7 @@ class SidecarCollector(Collector):
         )
         yield counter(
             "transferred_bytes",
-            "Bytes moved since the sidecar began, without those that the store copied inside itself.",
+            "Bytes moved since the sidecar began; what the store copied itself does not count.",
             {
                 "store_upload": traffic.uploaded,
                 "store_download": traffic.from_store,

@@ -1,4 +1,4 @@
-"""Unchanged files on a real S3 server: copied inside it, small and by parts, and each save whole."""
+"""Unchanged files on a real S3 server: copied inside it, also by parts, and each save is whole."""
 
 from __future__ import annotations
 

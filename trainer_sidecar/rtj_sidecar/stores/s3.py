@@ -263,9 +263,13 @@ class S3Store:
         return self._retried(self._clients.small, operation, key, self._patience_s, None, arguments)
 
     def _patient(self, cancel: threading.Event | None) -> Callable[..., Any]:
-        """Copies inside the server: answered when they are done."""
-        return lambda *words, **more: self._large_call(
-            *words, patience_s=self._patience_s, cancel=cancel, **more
+        """Copies inside the server: answered when they are done. What ends one is always said."""
+        return lambda operation, key, **more: self._large_call(
+            operation,
+            key,
+            patience_s=self._patience_s,
+            cancel=None if operation.startswith("abort") else cancel,
+            **more,
         )
 
     def _large_call(
