@@ -101,6 +101,7 @@ def try_stage(python: str, stage: int, place: Path) -> dict[str, Any]:
 
     saved = gang(python, "save", stage, place / "disks")
     files: dict[str, Path] = {}
+    wrote: dict[int, list[str]] = {}
     facts: dict[str, object] = {}
     for rank in reversed(range(WORLD)):
         root = place / "disks" / str(rank)
@@ -108,10 +109,12 @@ def try_stage(python: str, stage: int, place: Path) -> dict[str, Any]:
         for save in snapshot.saves:
             facts |= save.facts
         files |= {entry.path: root / entry.path for entry in snapshot.files}
+        wrote[rank] = [entry.path for entry in snapshot.files]
     given = {}
     for rank in range(WORLD):
         who = Gang(rank=rank, world_size=WORLD, procs=1)
-        given[rank] = sorted(needed(list(files), facts=facts, was=WORLD, gang=who))
+        opened = needed(list(files), facts=facts, was=WORLD, gang=who, wrote=wrote[rank].copy)
+        given[rank] = sorted(opened)
         for path in given[rank]:
             to = place / "restored" / str(rank) / path
             to.parent.mkdir(parents=True, exist_ok=True)

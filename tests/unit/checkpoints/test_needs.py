@@ -39,13 +39,31 @@ def gang(rank: int, *, world_size: int = 4, procs: int = 2) -> Gang:
 def test_a_pod_gets_the_partitions_of_its_own_processes_and_what_all_share() -> None:
     for rank in range(4):
         own = {zero(2 * rank), zero(2 * rank + 1)}
-        got = needed(PATHS, facts=told(), was=4, gang=gang(rank))
+        got = needed(PATHS, facts=told(), was=4, gang=gang(rank), wrote=own.copy)
         assert got == {MODEL, EXPERT, "latest", *own}
 
 
 def test_of_zero_3_also_its_own_model_states() -> None:
     paths = [zero(rank, "model", "") for rank in range(8)]
-    assert needed(paths, facts=told(stage=3), was=4, gang=gang(3)) == {paths[6], paths[7]}
+    own = paths[6:]
+    got = needed(paths, facts=told(stage=3), was=4, gang=gang(3), wrote=own.copy)
+    assert got == set(own)
+
+
+@pytest.mark.parametrize(
+    "wrote",
+    [
+        [zero(6), zero(7)],  # c10d's rendezvous counts nodes by their names as text
+        [zero(2)],
+        [zero(2), zero(3), zero(4)],
+        [f"other/{path}" for path in (zero(2), zero(3))],
+        [MODEL],
+        [],  # copied from another run
+    ],
+)
+def test_a_pod_that_did_not_write_what_its_index_says_gets_all(wrote: list[str]) -> None:
+    got = needed(PATHS, facts=told(), was=4, gang=gang(1), wrote=wrote.copy)
+    assert got == set(PATHS)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +83,16 @@ def test_of_zero_3_also_its_own_model_states() -> None:
     ],
 )
 def test_what_is_not_proved_is_needed(facts: dict[str, object], was: int, who: Gang | None) -> None:
-    assert needed(PATHS, facts=facts, was=was, gang=who) == set(PATHS)
+    wrote = [zero(0), zero(1)]
+    assert needed(PATHS, facts=facts, was=was, gang=who, wrote=wrote.copy) == set(PATHS)
 
 
 def test_shards_of_other_frameworks_are_needed_whole() -> None:
     """A replicated tensor lies in one rank's file, and which rank loads what is not in the save."""
     paths = ["step_5/.metadata", "step_5/__0_0.distcp", "step_5/__1_0.distcp"]
     facts = {"needs": dict.fromkeys(paths[1:], 10), "keys": ["model"]}
-    assert needed(paths, facts=facts, was=2, gang=gang(1, world_size=2, procs=1)) == set(paths)
+    who = gang(1, world_size=2, procs=1)
+    assert needed(paths, facts=facts, was=2, gang=who, wrote=paths[2:].copy) == set(paths)
 
 
 def test_who_needs_one_directory_is_seen_by_what_it_leaves() -> None:

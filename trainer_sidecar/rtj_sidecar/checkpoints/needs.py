@@ -7,8 +7,9 @@ loader may open: what is not proved is needed. Sources: docs/many-ranks.md.
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 # deepspeed/runtime/engine.py 0.19.8, _get_rank_zero_ckpt_name and _get_ckpt_name.
@@ -32,13 +33,21 @@ class Gang:
 
 
 def needed(
-    paths: Collection[str], *, facts: Mapping[str, object], was: int, gang: Gang | None
+    paths: Collection[str],
+    *,
+    facts: Mapping[str, object],
+    was: int,
+    gang: Gang | None,
+    wrote: Callable[[], Collection[str]],
 ) -> frozenset[str]:
-    """Of a save's files those that this pod's loaders may open. `was`: pods that saved it.
+    """Of a save's files those that this pod's loaders may open. `was`: pods that saved it;
+    `wrote`: which of them the pod of this rank wrote, asked only where it matters.
 
     DeepSpeed without elastic checkpoints opens of all ranks' ZeRO partitions only its own
     (`_get_all_zero_checkpoint_state_dicts`), where data parallelism is all there is: then the
-    partition's number is the process's global rank, which torchrun takes from the pod's.
+    partition's number is the process's global rank. torchrun's c10d rendezvous counts nodes by
+    their names as text (dynamic_rendezvous.py, `_mark_rendezvous_complete`), where pod 10 comes
+    before pod 2: so it counts only where this pod wrote just the partitions that its rank says.
     """
     everything = frozenset(paths)
     told = facts.get("deepspeed")
@@ -48,9 +57,17 @@ def needed(
     for tag in told.values():
         if not isinstance(tag, dict) or not _is_data_parallel(tag, processes=processes):
             return everything
-    own = range(gang.rank * gang.procs, (gang.rank + 1) * gang.procs)
+    own = frozenset(range(gang.rank * gang.procs, (gang.rank + 1) * gang.procs))
+    written: dict[str, set[int]] = {}
+    for path in wrote():
+        if found := _ZERO.search(path):
+            written.setdefault(posixpath.dirname(path), set()).add(int(found[1]))
     return frozenset(
-        path for path in everything if not (found := _ZERO.search(path)) or int(found[1]) in own
+        path
+        for path in everything
+        if not (found := _ZERO.search(path))
+        or int(found[1]) in own
+        or written.get(posixpath.dirname(path)) != own
     )
 
 

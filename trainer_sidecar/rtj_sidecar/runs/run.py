@@ -359,5 +359,11 @@ class Run:
             facts=manifest.facts,
             was=manifest.world_size,
             gang=self.gang,
+            wrote=lambda: self._wrote(manifest),
         )
         return [file for file in files if file.path in opened]
+
+    def _wrote(self, manifest: ManifestRecord) -> list[str]:
+        """What this rank's pod wrote of that save; nothing of one copied from elsewhere."""
+        found = self.part(SaveId(manifest.fence, manifest.n), self._context.rank)
+        return [file.path for file in found.files] if found is not None else []
