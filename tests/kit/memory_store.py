@@ -78,9 +78,16 @@ class MemoryStore:
 
     def list(self, prefix: str) -> Iterator[Listed]:
         found = [
-            Listed(k, len(v[0]), v[1]) for k, v in self.objects.items() if k.startswith(prefix)
+            Listed(k, len(v[0]), v[1], self._listed_class(k))
+            for k, v in self.objects.items()
+            if k.startswith(prefix)
         ]
         yield from sorted(found, key=lambda item: item.key)
+
+    def _listed_class(self, key: str) -> str | None:
+        """A listing does not tell the tier of intelligent tiering."""
+        is_tier = self.classes.get(key, "").endswith("_ACCESS")
+        return "INTELLIGENT_TIERING" if is_tier else self.classes.get(key)
 
     def head(self, key: str) -> Head | None:
         there = self.objects.get(clean_key(key))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kit.memory_store import MemoryStore
 from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.runs import verify
 from rtj_sidecar.runs.bundles import SIZE
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fence import Claimed, Done
@@ -98,6 +99,32 @@ def test_what_a_listing_does_not_confirm_is_looked_at_by_itself(
         "s1/7": "CheckpointObjectMissing",
     }
     assert store.calls["head"] == 4
+
+
+def test_which_tier_an_object_has_moved_to_no_listing_tells(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    name = save(run, 1, tmp_path)
+    key = f"run/checkpoints/{name}/s1/3"
+    store.classes[key] = "ARCHIVE_ACCESS"
+    store.calls.clear()
+    (finding,) = run.judging.examine(name)
+    assert (finding.path, finding.reason) == ("s1/3", "CheckpointArchived")
+    assert store.calls["head"] == 1
+
+
+def test_what_is_archived_between_look_and_fetch_is_passed_over(
+    run: Run, store: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown is not bad, and no reason to ask the store again and again."""
+    name = save(run, 1, tmp_path)
+    key = f"run/checkpoints/{name}/s1/3"
+    store.classes[key] = "DEEP_ARCHIVE"
+    monkeypatch.setattr(verify, "READ_AT_ONCE", (None, "DEEP_ARCHIVE"))
+    history = run.history()
+    (judged,) = run.judging.vet(run.candidates(history), incoming=tmp_path / "incoming")
+    assert judged.invalid == "CheckpointArchived"
+    assert run.history().marks == history.marks
 
 
 def test_a_look_at_a_run_lists_no_part_of_what_is_durable(

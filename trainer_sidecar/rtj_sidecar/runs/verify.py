@@ -16,7 +16,7 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.records import FileRecord
-from rtj_sidecar.stores.base import ARCHIVES, Head, ObjectMissing, StoreProblem, changing
+from rtj_sidecar.stores.base import READ_AT_ONCE, Head, ObjectMissing, StoreProblem, changing
 
 # Below so many files of a save, one request each costs no more than a listing.
 FEW = 4
@@ -55,6 +55,17 @@ def corrupt(file: FileRecord, *, expected: str, got: str) -> Finding:
     return Finding(Reason.CHECKPOINT_CORRUPT, file.path, file.key, expected, got)
 
 
+def archived(file: FileRecord, storage_class: str) -> Finding:
+    return Finding(
+        Reason.CHECKPOINT_ARCHIVED,
+        file.path,
+        file.key,
+        "an object that can be read",
+        f"one in {storage_class}. Ask for it with `rtj checkpoints restore` (or `aws "
+        f"s3api restore-object` for every object of the save); hours later it can be chosen",
+    )
+
+
 def is_archive(finding: Finding) -> bool:
     """It says that the bytes cannot be read now, and nothing against them."""
     return finding.reason == Reason.CHECKPOINT_ARCHIVED
@@ -69,14 +80,7 @@ def _archived(context: Context, file: FileRecord, head: Head) -> Finding | None:
     except StoreProblem as problem:
         if problem.reason != Reason.CHECKPOINT_ARCHIVED:
             raise
-        return Finding(
-            Reason.CHECKPOINT_ARCHIVED,
-            file.path,
-            file.key,
-            "an object that can be read",
-            f"one in {head.storage_class}. Ask for it with `rtj checkpoints restore` (or `aws "
-            f"s3api restore-object` for every object of the save); hours later it can be chosen",
-        )
+        return archived(file, head.storage_class or "an archive")
     return None
 
 
@@ -119,7 +123,7 @@ def _listed_whole(context: Context, files: Sequence[FileRecord]) -> frozenset[st
             if (
                 seen is not None
                 and (seen.size, seen.etag) == (file.size, file.etag)
-                and seen.storage_class not in ARCHIVES
+                and seen.storage_class in READ_AT_ONCE
             ):
                 proved.add(file.key)
     return frozenset(proved)
@@ -137,8 +141,8 @@ def _check(
         return corrupt(
             file, expected=f"CRC64NVME {file.crc64nvme}", got=f"CRC64NVME {head.crc64nvme}"
         )
-    if head.is_archived and (archived := _archived(context, file, head)) is not None:
-        return archived
+    if head.is_archived and (finding := _archived(context, file, head)) is not None:
+        return finding
     if not read_all and (head.crc64nvme is not None or head.etag == file.etag):
         return None
     try:
@@ -149,6 +153,10 @@ def _check(
         again = context.store.sha256(context.full(file.key), cancel=cancel)
     except ObjectMissing:
         return missing(file)
+    except StoreProblem as problem:
+        if problem.reason != Reason.CHECKPOINT_ARCHIVED:
+            raise
+        return archived(file, "an archive")  # moved there since its header was read
     if again == file.sha256:
         return None
     if again != got:

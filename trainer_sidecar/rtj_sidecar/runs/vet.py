@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate
 
 from rtj_sidecar.runs import keys
@@ -95,14 +96,22 @@ def _judge(
     if findings or deep_into is None:
         return next((each for each in findings if not is_archive(each)), next(iter(findings), None))
     mine = wanted_by(manifest, context.rank)
-    outcome = fetch(
-        context,
-        manifest.name,
-        mine,
-        deep_into / manifest.name,
-        progress=progress,
-        cancel=cancel,
-    )
+    try:
+        outcome = fetch(
+            context,
+            manifest.name,
+            mine,
+            deep_into / manifest.name,
+            progress=progress,
+            cancel=cancel,
+        )
+    except StoreProblem as problem:
+        if problem.reason != Reason.CHECKPOINT_ARCHIVED:
+            raise
+        # It moved there since its header was read.
+        data = keys.data_key(manifest.name, "")
+        wanted = "objects that can be read"
+        return Finding(problem.reason, manifest.root_key, data, wanted, problem.message)
     if isinstance(outcome, FetchFailed):
         if outcome.finding is not None:
             return outcome.finding

@@ -110,6 +110,10 @@ ARCHIVES = ("GLACIER", "DEEP_ARCHIVE", "ARCHIVE_ACCESS", "DEEP_ARCHIVE_ACCESS", 
 """Classes that may have to be waited for, for hours: S3's, and Azure's, which writes it so.
 GLACIER_IR is none, nor is Google's ARCHIVE: they are read at once."""
 
+READ_AT_ONCE = (None, "STANDARD", "STANDARD_IA", "ONEZONE_IA", "GLACIER_IR", "REDUCED_REDUNDANCY")
+"""Classes of which a listing alone says that the object can be read. INTELLIGENT_TIERING is none:
+which tier the object has moved to only its own header tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
