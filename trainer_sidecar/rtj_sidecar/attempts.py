@@ -199,7 +199,11 @@ class Attempts:
         entry = at.journal.entry
         if entry.fence_attempt == attempt:
             await storing.recover()
-        elif at.link.told_to_go() >= attempt and at.fence is not None and entry.resume is not None:
+        elif (
+            at.link.told_to_go() >= attempt > entry.refused_attempt
+            and at.fence is not None
+            and entry.resume is not None
+        ):
             # It trained, and the store had not answered yet.
             await storing.claim_late(
                 attempt=attempt,

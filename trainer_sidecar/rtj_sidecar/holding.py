@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 
 from rtj_api.wire import Candidate, Phase
 
@@ -77,7 +78,10 @@ class Holding:
 
         Its number would stand after, and so be preferred to, saves that come later in training.
         """
-        for key in [k for k, h in self._heard.items() if h.save.attempt < self._at.attempt]:
+        self._give_up(lambda attempt: attempt < self._at.attempt)
+
+    def _give_up(self, is_over: Callable[[int], bool]) -> None:
+        for key in [k for k, h in self._heard.items() if is_over(h.save.attempt)]:
             del self._heard[key]
             self._done.append(key)
 
@@ -109,6 +113,7 @@ class Holding:
             return False
         if directive.phase is Phase.GO or at.link.told_to_go() >= at.attempt:
             self.give_up_leftovers()
+        self._give_up(lambda attempt: 0 < attempt == at.journal.entry.refused_attempt)
         found = next_naming(
             heard=list(self._heard.values()),
             open_ships=len(self.list.open),

@@ -32,6 +32,7 @@ class Entry(Wire):
     fence_attempt: int = 0
     next_n: int = 1  # number of the next save that is named in it
     parent: Parent | None = None  # what the attempt of this fence started from
+    refused_attempt: int = 0  # it began from a save that was judged: what it saved gets no name
     passed_on: int = 0  # the attempt whose end was passed on to the kubelet
     last_durable_name: str | None = None
     last_durable_step: int | None = None

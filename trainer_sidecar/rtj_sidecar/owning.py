@@ -1,16 +1,18 @@
 """Whose the run is, seen from rank 0's sidecar: another's that may let it go, or ours that may be
-taken over while nothing is published.
+taken over, or its saves judged by a person, while nothing is published.
 
-Reads fences and tells; claims nothing.
+Reads fences and marks, and tells; claims nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
+from rtj_api.reasons import Reason
 from rtj_api.rules.steering import MadeWith, changes, masked
-from rtj_api.wire import Holder
+from rtj_api.wire import Candidate, Holder
 
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.runs.records import FenceRecord
@@ -28,6 +30,7 @@ class Owning:
         self._at = station
         self._holding = holding
         self._watching: asyncio.Task[None] | None = None
+        self._marks: frozenset[str] | None = None  # as they were looked at last
 
     def holder_of(self, record: FenceRecord) -> Holder:
         """Another job's fence as the operator hears of it, with what this job does otherwise."""
@@ -71,7 +74,8 @@ class Owning:
                 return
 
     async def held_loop(self) -> None:
-        """Between saves nothing else would tell that another job took the run over."""
+        """Between saves nothing else would tell that another job took the run over, or that a
+        person marked a save: a restart in place begins from what is known here."""
         at = self._at
         while True:
             await asyncio.sleep(HELD_SECONDS)
@@ -82,3 +86,32 @@ class Owning:
                 record = await asyncio.to_thread(at.run.newest_fence)
                 if record is not None and record.fence > fence == at.fence and at.may_publish:
                     self._holding.committing.lost(record.fence)
+                    continue
+                await self.look_at_marks(at.run)
+
+    async def look_at_marks(self, run: Run) -> None:
+        """Tell of what was said of a save since the last look. Raises StoreProblem."""
+        at = self._at
+        there = await asyncio.to_thread(run.judging.marks)
+        if there == self._marks:
+            return
+        history = await asyncio.to_thread(run.history)
+        fresh = await asyncio.to_thread(run.candidates, history)
+        self._marks = there
+        at.candidates = judged_anew(at.candidates, fresh)
+        at.tell_candidates()
+
+
+def judged_anew(known: Sequence[Candidate], fresh: Sequence[Candidate]) -> list[Candidate]:
+    """The known ones with what a fresh look says against them; what only a person had said and
+    took back says nothing any more."""
+    by_name = {candidate.name: candidate for candidate in fresh}
+    found = []
+    for candidate in known:
+        seen = by_name.get(candidate.name)
+        was_marked = candidate.invalid == Reason.MARKED_BY_PERSON
+        if seen is not None and (seen.invalid is not None or was_marked):
+            told = {"invalid": seen.invalid, "invalid_message": seen.invalid_message}
+            candidate = candidate.model_copy(update=told)
+        found.append(candidate)
+    return found

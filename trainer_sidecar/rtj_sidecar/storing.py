@@ -270,12 +270,30 @@ class Storing:
                 "meanwhile: nothing was published, the trainer is stopped",
             )
             return
+        if why := await self._refused_in_time(at.run, parent):
+            # Said after the choice: nothing that was trained from it is ever published.
+            at.journal.note(refused_attempt=attempt)
+            at.kill_trainer(up_to=attempt)
+            at.fail(*why)
+            return
         at.journal.note(fence=answer.fence, fence_attempt=attempt, next_n=1, parent=parent)
         at.reporter.set(fence=answer.fence)
         at.may_publish = True
         await self._begin_line_in_time(at.run, parent)
         at.ship_now.set()
         log.info("fence %d for attempt %d", answer.fence, attempt)
+
+    async def _refused_in_time(self, run: Run, parent: Parent) -> tuple[str, str] | None:
+        back_off = MIN_BACK_OFF
+        while parent.name is not None and parent.run is None:
+            try:
+                history = await asyncio.to_thread(run.history)
+                return run.judging.refused(history, parent.name)
+            except StoreProblem as problem:
+                self._at.reporter.degrade(KEY, problem.reason, problem.message)
+                await asyncio.sleep(back_off)
+                back_off = min(MAX_BACK_OFF, 2 * back_off)
+        return None
 
     async def _begin_line_in_time(self, run: Run, parent: Parent) -> None:
         back_off = MIN_BACK_OFF

@@ -52,6 +52,22 @@ class Judging:
             return f"{name} lies in an archive of the store. {HOW_TO_RESTORE}"
         return history.broken.get(keys.manifest_key(save))
 
+    def marks(self) -> frozenset[str]:
+        """The keys of all marks there are: another one is news."""
+        return frozenset(self._context.keys(keys.MARKS))
+
+    def refused(self, history: History, name: str) -> tuple[str, str] | None:
+        """(reason, message) why nobody may begin from it: its verdict, or that it is given up."""
+        save = keys.parse_name(name)
+        if save is None:
+            return None
+        found = history.condemned(save)
+        if found is not None and found.kind != MarkKind.DROPPED:
+            return found.reason, f"{name} was found {found.kind}: {found.message}"
+        if history.deleted(save):
+            return Reason.RESTORE_FAILED, f"{name} was given up by retention, and its data goes"
+        return None
+
     def vet(
         self,
         candidates: Sequence[Candidate],
