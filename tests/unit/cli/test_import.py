@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.foreign import playbook, torch_bytes, torn, write_files
 from rtj_cli.targets import run_in
-from rtj_sidecar.runs.imports import places
+from rtj_sidecar.runs.imports import importing, places
 from rtj_sidecar.runs.lineage import End, lineage
 from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.stores.open import open_store
@@ -116,3 +116,26 @@ def test_a_manifest_and_what_cannot_be_taken(rtj: Rtj, old: Path, tmp_path: Path
     write_files(tmp_path / "two", {"a.pt": torch_bytes(), "b.pt": torch_bytes()})
     words = rtj("import", tmp_path / "two", *to_other, code=1).words
     assert "Name the one to begin from" in words
+
+
+def test_two_imports_of_one_source_at_once_overwrite_nothing(
+    rtj: Rtj, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, begun = importing.send, []
+
+    def meanwhile(*told: Any, **more: Any) -> Any:
+        if not begun:
+            begun.append(1)
+            rtj("import", old, *to(tmp_path), "--all")
+        return send(*told, **more)
+
+    monkeypatch.setattr(importing, "send", meanwhile)
+    rtj("import", old, *to(tmp_path), "--all")
+    history = history_of(tmp_path)
+    steps = [history.manifests[save].step for save in lineage(history).saves]
+    assert steps == [20, 10, 10], "the newest stays the newest"
+    keys = [file.key for manifest in history.manifests.values() for file in manifest.files]
+    assert len(keys) == len(set(keys)), "no two write the same objects"
+    run = run_in(open_store((tmp_path / "store").as_uri()), "team/gpt")
+    for manifest in history.manifests.values():
+        assert run.judging.examine(manifest.name, deep=True) == []

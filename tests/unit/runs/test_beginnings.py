@@ -13,10 +13,10 @@ from rtj_api.rules.steering import MadeWith, Named, Whose, changes, masked, read
 from rtj_api.wire import Found, Wanted
 from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.beginnings import acted
-from rtj_sidecar.runs.commit import Committed
+from rtj_sidecar.runs.commit import Committed, Dropped
 from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.lineage import End, lineage
-from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
+from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts, ShipRecord
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named as NamedShip
 from rtj_sidecar.runs.upload import LocalFile
@@ -285,16 +285,58 @@ def test_a_copy_never_stands_for_what_was_named_in_its_place_meanwhile(
 
     def meanwhile(key: str, *more: Any, **options: Any) -> Any:
         store.upload_file = upload  # type: ignore[method-assign]
-        assert mine.save(fence, 70) == "f1-n1-s70"
+        assert mine.save(fence, 70) == "f1-n2-s70", "the number is reserved before the first byte"
         return upload(key, *more, **options)
 
     store.upload_file = meanwhile  # type: ignore[method-assign]
-    with pytest.raises(StoreProblem, match="given to another save") as raised:
-        mine.find("team/other", fence=fence)
-    assert raised.value.transient
     found = mine.find("team/other", fence=fence)
     assert found.save is not None
-    assert (found.save.name, found.save.step) == ("f1-n2-s400", 400)
+    assert (found.save.name, found.save.step) == ("f1-n1-s400", 400)
+    assert mine.reachable() == ["f1-n2-s70"]
+
+
+def test_a_copy_that_is_tried_again_keeps_its_number_and_is_no_save_before(
+    job: Callable[..., Job], store: MemoryStore
+) -> None:
+    other = job("team/other", "theirs")
+    other.save(other.begin(1, SCRATCH), 400)
+    mine = job("ns/gpt", "ours")
+    fence = mine.begin(1, SCRATCH)
+    upload = store.upload_file
+
+    def fails(key: str, *more: Any, **options: Any) -> Any:
+        store.upload_file = upload  # type: ignore[method-assign]
+        raise StoreProblem(Reason.STORE_UNREACHABLE, "gone", transient=True)
+
+    store.upload_file = fails  # type: ignore[method-assign]
+    with pytest.raises(StoreProblem, match="gone"):
+        mine.find("team/other", fence=fence)
+    history = mine.run.history()
+    assert (dict(history.ships), mine.reachable()) == ({}, [])
+    assert mine.run.read_ships(fence=fence) == []
+    assert mine.run.roll_forward(history, fence=fence).committed == ()
+    found = mine.find("team/other", fence=fence)
+    assert found.save is not None
+    assert found.save.name == "f1-n1-s400"
+
+
+def test_a_ship_is_not_taken_for_the_save_that_has_its_number(job: Callable[..., Job]) -> None:
+    mine = job()
+    fence = mine.begin(1, SCRATCH)
+    mine.save(fence, 10)
+    ship = ShipRecord(
+        fence=fence,
+        n=1,
+        name="f1-n1-s20",
+        root_key="20",
+        layout="generic",
+        expected=[0],
+        world_size=1,
+        named_at=0,
+    )
+    outcome = mine.run.try_commit(ship, fence=fence)
+    assert isinstance(outcome, Dropped)
+    assert mine.reachable() == ["f1-n1-s10"], "and the other is not condemned for it"
 
 
 def test_what_a_copy_carried_in_the_other_run_is_not_looked_for_in_this_one(

@@ -31,6 +31,7 @@ from rtj_sidecar.runs.imports.surveying import How, Unusable
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
 from rtj_sidecar.runs.records import FileRecord, Imported, ManifestRecord, MarkKind, RunRecord
+from rtj_sidecar.runs.ships import reserve
 from rtj_sidecar.runs.verify import Finding, corrupt, missing
 from rtj_sidecar.stores.base import (
     ContentMismatch,
@@ -181,8 +182,15 @@ def _copy(
         reason=Reason.RESUMED,
         message=f"run {context.run_id} of job {context.owner} goes on from it",
     )
-    at = SaveId(fence, history.next_n(fence))
-    name = keys.save_name(at, theirs.step)
+    ship = reserve(
+        context,
+        history,
+        fence=fence,
+        root_key=f"{source.store.url}/{source.run_id}/{theirs.name}",
+        layout=theirs.layout,
+        step=theirs.step,
+    )
+    at, name = SaveId(ship.fence, ship.n), ship.name
     done: dict[str, FileRecord] = {}
     try:
         incoming.mkdir(parents=True, exist_ok=True)

@@ -177,7 +177,17 @@ def commit(
         return Committed(manifest)
     # An equal commit of another holder: what is there is the truth.
     there = context.read(keys.manifest_key(save), ManifestRecord)
+    if there is not None and there[0].name != ship.name:
+        return not_its_own(there[0], ship)
     return Committed(there[0] if there else manifest)
+
+
+def not_its_own(there: ManifestRecord, ship: ShipRecord) -> Dropped:
+    """Another save was committed under the ship's number. No mark: that would be on the other."""
+    return Dropped(
+        Reason.CHECKPOINT_TORN,
+        f"{ship.name}: its number was given to {there.name}, so it is not committed",
+    )
 
 
 def merge(parts: Sequence[PartRecord]) -> list[FileRecord]:

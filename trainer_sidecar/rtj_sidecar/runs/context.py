@@ -5,9 +5,10 @@ A record that cannot be read is told by name with its remedy, never taken for an
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -46,6 +47,7 @@ class Context:
     new_id: Callable[[], str]
     workers: int = 16
     about: About = About()
+    session: str = field(default_factory=lambda: uuid.uuid4().hex)  # this process, this run
 
     @property
     def owner(self) -> str:

@@ -181,7 +181,11 @@ def read_history(
             found_marks[at[0]] = (*found_marks.get(at[0], ()), said[at])
     return History(
         fences=tuple(found[0] for found in fence_records if found is not None),
-        ships={s: found[0] for s, found in zip(pending, ship_records, strict=True) if found},
+        ships={
+            save: found[0]
+            for save, found in zip(pending, ship_records, strict=True)
+            if found is not None and found[0].reserved is None
+        },
         parts=found_parts,
         manifests=committed,
         marks=found_marks,

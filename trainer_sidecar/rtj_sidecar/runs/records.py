@@ -144,6 +144,7 @@ class ShipRecord(Wire):
     contested: list[str] = Field(default_factory=list)
     world_size: int
     named_at: float
+    reserved: str | None = None  # no ship: an import, of that sidecar or command, has the number
 
 
 class FileRecord(Wire):

@@ -34,6 +34,7 @@ from rtj_sidecar.runs.commit import (
     Waiting,
     commit,
     fence_of,
+    not_its_own,
     parts_of,
 )
 from rtj_sidecar.runs.context import About, Context
@@ -291,9 +292,13 @@ class Run:
     ) -> Committed | Waiting | Dropped | Ignored | FenceLost:
         """Commit a ship (of this or an earlier fence) if all is there. `fence`: the held one.
 
-        Call it whenever a part was written. Dropped and Ignored are final and marked.
+        Call it whenever a part was written. Dropped and Ignored are final and marked; but where
+        another save has the number, which stays as it is.
         """
-        if (there := self.manifest(ship.name)) is not None:
+        there = self.manifest(ship.name)
+        if there is not None and there.name != ship.name:
+            return not_its_own(there, ship)
+        if there is not None:
             # An earlier life of this holder may have died between manifest and index.
             write_index(self._context, self.history())
             return Committed(there)

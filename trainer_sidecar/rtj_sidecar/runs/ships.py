@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.lineage import ignored
 from rtj_sidecar.runs.records import Parent, PartRecord, SaveFacts, ShipRecord
@@ -66,8 +67,48 @@ def name_ship(
         if context.create(keys.ship_key(at), ship):
             return Named(ship)
         found = context.read(keys.ship_key(at), ShipRecord)
-        if found is not None and _same(found[0], ship):
+        if found is not None and found[0].reserved is None and _same(found[0], ship):
             return Named(found[0])
+        n += 1
+
+
+def reserve(
+    context: Context,
+    history: History,
+    *,
+    fence: int,
+    root_key: str,
+    layout: str,
+    step: int | None,
+) -> ShipRecord:
+    """Take a number for a save that is copied from elsewhere, before its first byte: the first that
+    is free, or the one that this session took for it and did not come to commit."""
+    open_ones = [
+        save
+        for key in context.keys(f"{keys.SHIPS}f{fence}/")
+        if (save := keys.parse_ship(key)) is not None and save not in history.manifests
+    ]
+    for found in context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), open_ones):
+        mine = (context.session, root_key, step)
+        if found is not None and (found[0].reserved, found[0].root_key, found[0].step) == mine:
+            return found[0]
+    n = history.next_n(fence)
+    while True:
+        at = SaveId(fence, n)
+        ship = ShipRecord(
+            fence=fence,
+            n=n,
+            name=keys.save_name(at, step),
+            root_key=root_key,
+            layout=layout,
+            step=step,
+            expected=[context.rank],
+            world_size=1,
+            named_at=context.now(),
+            reserved=context.session,
+        )
+        if context.create(keys.ship_key(at), ship):
+            return ship
         n += 1
 
 
@@ -79,7 +120,7 @@ def read_ships(context: Context, *, fence: int, since: int) -> list[ShipRecord]:
         if (save := keys.parse_ship(key)) is not None and save.n > since
     )
     read = context.map(lambda save: context.read(keys.ship_key(save), ShipRecord), named)
-    return [found[0] for found in read if found is not None]
+    return [found[0] for found in read if found is not None and found[0].reserved is None]
 
 
 def read_part(context: Context, save: SaveId, rank: int) -> PartRecord | None:

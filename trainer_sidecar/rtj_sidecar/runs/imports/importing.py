@@ -36,7 +36,7 @@ from rtj_sidecar.checkpoints.validate import judge
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fence import lost_to
-from rtj_sidecar.runs.history import History
+from rtj_sidecar.runs.history import History, read_history
 from rtj_sidecar.runs.imports import playbook
 from rtj_sidecar.runs.imports.choosing import Passed
 from rtj_sidecar.runs.imports.places import Directory, Place
@@ -44,6 +44,7 @@ from rtj_sidecar.runs.imports.sending import send
 from rtj_sidecar.runs.imports.surveying import How, Survey, Unusable
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import Imported, ManifestRecord
+from rtj_sidecar.runs.ships import reserve
 from rtj_sidecar.runs.verify import check_files
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem, check_cancel
 
@@ -124,13 +125,21 @@ def bring_in(
     origin = Imported(
         url=place.url, run="", name=proved.save.root_key, fingerprint=proved.fingerprint
     )
-    for there, manifest in history.manifests.items():
-        known = origin in (manifest.imported, _origin(manifest))
-        if known and history.condemned(there) is None and not history.deleted(there):
-            return manifest
+    if (known := _taken(history, origin)) is not None:
+        return known
     save = proved.save
-    at = SaveId(fence, history.next_n(fence))
-    name = keys.save_name(at, save.step)
+    ship = reserve(
+        context,
+        history,
+        fence=fence,
+        root_key=f"{place.url}/{save.root_key}",
+        layout=save.layout,
+        step=save.step,
+    )
+    at, name = SaveId(ship.fence, ship.n), ship.name
+    if in_line and (known := _taken(read_history(context), origin)) is not None:
+        # Another command that imports the same was faster: the line has it, before what follows.
+        return known
     files = send(context, name, proved.save, proved.beside, proved.root, how=how)
     if place.fingerprint(save) != proved.fingerprint:
         raise SourceChanged(f"{place.url} {save.root_key}", "was written while it was copied")
@@ -178,6 +187,14 @@ def bring_in(
     )
     publish(context, manifest, fence=fence, what=f"{place.url} {save.root_key}")
     return manifest
+
+
+def _taken(history: History, origin: Imported) -> ManifestRecord | None:
+    for there, manifest in history.manifests.items():
+        known = origin in (manifest.imported, _origin(manifest))
+        if known and history.condemned(there) is None and not history.deleted(there):
+            return manifest
+    return None
 
 
 def _origin(manifest: ManifestRecord) -> Imported | None:
