@@ -118,6 +118,11 @@ def gang_of(config: SidecarConfig, directive: Directive) -> Gang | None:
     )
 
 
+def processes_of(config: SidecarConfig, directive: Directive) -> int | None:
+    """Trainer processes of the whole gang, whoever loads what; None where they are only guessed."""
+    return directive.world_size * config.procs_per_replica if config.procs_stated else None
+
+
 def take_place(station: Station, directive: Directive) -> None:
     """What this pod's directory and its view of the run have to know of the attempt."""
     config = station.site.config
@@ -125,6 +130,7 @@ def take_place(station: Station, directive: Directive) -> None:
     station.directory.place = f"{directive.rank}/{directive.world_size}"
     if station.run is not None:
         station.run.gang = gang_of(config, directive)
+        station.run.processes = processes_of(config, directive)
 
 
 def procs_of(config: SidecarConfig) -> int:

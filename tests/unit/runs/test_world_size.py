@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from kit.memory_store import MemoryStore
 from rtj_api.reasons import Reason
 from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
-from rtj_sidecar.checkpoints.needs import Gang
+from rtj_api.wire import Directive, SidecarConfig
 from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.opening import take_place
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.run import Run
 
@@ -37,7 +39,31 @@ def saved_by_four(facts: dict[str, object]) -> History:
     )
 
 
-def choice(facts: dict[str, object], *, world_size: int, procs: int = 1) -> Chosen | NoChoice:
+def config(**fields: object) -> SidecarConfig:
+    known = {
+        "namespace": "ns",
+        "job": "gpt",
+        "job_uid": "j",
+        "rank": 0,
+        "made_in": 1,
+        "framework": "torchrun",
+        "path": "/ckpt",
+        "run_id": "ns/gpt",
+        "cluster_uid": "c",
+        "procs_stated": True,
+    }
+    return SidecarConfig(**known | fields)
+
+
+def directive(world_size: int) -> Directive:
+    return Directive(
+        job_uid="j", pod_uid="p", rank=0, world_size=world_size, attempt=1, seq=1, phase="prepare"
+    )
+
+
+def choice(
+    facts: dict[str, object], *, world_size: int, procs: int = 1, **fields: object
+) -> Chosen | NoChoice:
     run = Run(
         store=MemoryStore({}),
         run_id="ns/gpt",
@@ -46,7 +72,9 @@ def choice(facts: dict[str, object], *, world_size: int, procs: int = 1) -> Chos
         rank=0,
         union_gate=lambda *_: GateResult(Gate.SET, True, ""),
     )
-    run.gang = Gang(rank=0, world_size=world_size, procs=procs)
+    station = SimpleNamespace(run=run, directory=SimpleNamespace())
+    station.site = SimpleNamespace(config=config(procs_per_replica=procs, **fields))
+    take_place(station, directive(world_size))  # type: ignore[arg-type]
     return choose(
         Facts(
             run="ns/gpt",
@@ -67,6 +95,15 @@ def test_zero_partitions_of_four_are_not_loaded_by_others(world_size: int, procs
     assert Reason.WORLD_SIZE_REFUSED in found.message
     assert "saved by 4 processes" in found.message
     assert "ds_to_universal.py" in found.message
+
+
+@pytest.mark.parametrize("fields", [{"shared_directory": True}, {"rank": 1}])
+def test_nor_where_the_directory_is_shared_or_ranks_have_moved(fields: dict[str, object]) -> None:
+    found = choice(ZERO_2_OF_4, world_size=2, **fields)
+    assert isinstance(found, NoChoice)
+    assert Reason.WORLD_SIZE_REFUSED in found.message
+    assert isinstance(choice(ZERO_2_OF_4, world_size=4, **fields), Chosen)
+    assert isinstance(choice(ZERO_2_OF_4, world_size=2, procs_stated=False), Chosen), "guessed"
 
 
 @pytest.mark.parametrize(("world_size", "procs"), [(4, 1), (2, 2)])

@@ -116,7 +116,9 @@ class Run:
             about=about or About(),
         )
         self._union_gate = union_gate
-        self.gang: Gang | None = None  # set with each attempt, where it is known for certain
+        # Both are set with each attempt, where they are known for certain.
+        self.gang: Gang | None = None  # who loads what
+        self.processes: int | None = None  # of all pods together
         self._manifests: dict[SaveId, ManifestRecord] = {}
         self._marks: dict[tuple[SaveId, int], MarkRecord] = {}
         self.moving = Moving(self._context, wanted=self.wanted)
@@ -214,11 +216,10 @@ class Run:
         return [self._fitting(history, found) for found in lineage.candidates(history)]
 
     def _fitting(self, history: History, found: Candidate) -> Candidate:
-        save, gang = keys.parse_name(found.name), self.gang
+        save, processes = keys.parse_name(found.name), self.processes
         manifest = history.manifests.get(save) if save is not None else None
-        if gang is None or manifest is None or found.invalid is not None:
+        if processes is None or manifest is None or found.invalid is not None:
             return found
-        processes = gang.world_size * gang.procs
         why = refuses_world(facts=manifest.facts, processes=processes)
         if why is None:
             return found
