@@ -16,6 +16,7 @@ from rtj_sidecar.checkpoints.formats.base import MalformedError, Window
 from rtj_sidecar.checkpoints.inspect import inspect_path
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.roles import Role, role_of
+from rtj_sidecar.checkpoints.types import FileEntry, FoundSave
 
 SCRIPT = Path(checkpoint_fixtures.__file__).with_name("make_numbers.py")
 
@@ -90,6 +91,29 @@ def test_more_nan_than_names_are_told_convicts_only_by_name() -> None:
     one = {"model": {"same": "x", "nan": ["a"], "nan_count": 1}}
     assert finite.new_nans(many, one) == []
     assert finite.new_nans({"model": {"same": "x", "nan": ["b"], "nan_count": 1}}, one) == ["b"]
+
+
+SAME = {
+    "shards": ("checkpoint-{s}", "checkpoint-{s}/model-00001-of-00003.safetensors"),
+    "ranks": ("global_step{s}", "global_step{s}/zero_pp_rank_1_mp_rank_00_optim_states.pt"),
+    "the step again": ("checkpoint-{s}", "checkpoint-{s}/global_step{s}/zero_pp_rank_1_x.pt"),
+    "no number": ("epoch_{e}", "epoch_{e}/dcp/__1_0.distcp"),
+    "a group of files": ("run1/ckpt_{s}_model.pt", "run1/ckpt_{s}_optim_rank1.pt"),
+    "steps in names": ("run1/a-step={s}.pt", "run1/optim-epoch={e}-step={s}.pt"),
+    "parts": ("model_{s}.pt", "optim_{s}.pt"),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_file_is_the_same_one_in_the_next_save_whatever_step_and_epoch(case: str) -> None:
+    root, path = SAME[case]
+    seen = set()
+    for step, epoch in ((1, 0), (2, 1), (3, 3), (500, 1), (1000, 2)):
+        entry = FileEntry(path.format(s=step, e=epoch), 1, 0o644, 0, 0, 1, 1)
+        root_key = root.format(s=step, e=epoch)
+        save = FoundSave(root_key, "x", (entry,), step=step, epoch=epoch)
+        seen.add(finite._inside(save, entry))
+    assert len(seen) == 1, seen
 
 
 ROLES = {

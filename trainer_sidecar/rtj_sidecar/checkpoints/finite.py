@@ -9,7 +9,6 @@ never judge a file that it could not read.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from rtj_sidecar.checkpoints.formats.sniff import TORCH_SUFFIXES
 from rtj_sidecar.checkpoints.formats.torchzip import ZIP_MAGIC
 from rtj_sidecar.checkpoints.layouts.dcp_rules import MARKER, metadata_of
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
+from rtj_sidecar.checkpoints.layouts.names import Numbers, numbers_in, without_numbers
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.roles import Role, role_of
 from rtj_sidecar.checkpoints.types import FileEntry, FoundSave
@@ -109,11 +109,15 @@ def _summary(seen: list[Seen], skipped: int) -> dict[str, object]:
 def _inside(save: FoundSave, entry: FileEntry) -> str:
     """The file's path within its save, equal in the next save: without the step it bears."""
     root = save.root_key
-    path = entry.path[len(root) + 1 :] if entry.path.startswith(f"{root}/") else entry.path
-    if path == root:
+    if entry.path == root:
         return ""
-    own = {save.step, save.epoch}
-    return re.sub(r"\d+", lambda digits: "#" if int(digits[0]) in own else digits[0], path)
+    if root == "." or entry.path.startswith(f"{root}/"):
+        # `checkpoint-500/global_step500/...` says it twice; `model-00001-of-00003` is a shard.
+        own = Numbers(step=save.step, epoch=save.epoch)
+        parts = (entry.path if root == "." else entry.path[len(root) + 1 :]).split("/")
+        return "/".join(without_numbers(part, own) for part in parts)
+    place, slash, name = entry.path.rpartition("/")
+    return place + slash + without_numbers(name, numbers_in(name))
 
 
 def _slices(files: Iterable[FileEntry], reader: Reader) -> dict[str, tuple[Slice, ...]]:

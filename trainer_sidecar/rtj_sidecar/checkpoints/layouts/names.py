@@ -19,6 +19,7 @@ _OTHER = {"v", "ver", "version", "run", "seed", "rank", "shard", "part", "of", "
 _OTHER |= {"node", "fold", "trial", "layer", "expert", "loss", "acc", "accuracy", "lr", "score"}
 _OTHER |= {"samples", "tokens", "params", "bs", "dim", "tp", "pp", "dp", "mp", "size", "dprank"}
 _SHARD = re.compile(r"-?\d{5}-of-\d{5}")
+_SHARD_APART = re.compile(f"({_SHARD.pattern})")
 # A word, at most one separator, an integer that is no decimal and is not glued to more letters.
 _NUMBER = re.compile(r"([A-Za-z]*)([-_=. ]?)(?<![\d.])(\d+)(?![\d]|\.\d|[A-Za-z])")
 _SUFFIX = re.compile(r"\.(pt|pth|ckpt|bin|tar|safetensors|json|txt|pkl|npz|npy|h5|keras)$")
@@ -75,6 +76,25 @@ def numbers_in(name: str) -> Numbers:
     if part is not None and (not bare or re.search(r"\d$", stem)):
         return Numbers(None, None, part, 1, sure)
     return NO_NUMBERS
+
+
+def without_numbers(name: str, numbers: Numbers) -> str:
+    """The name with `#` for those of these numbers that `numbers_in` may have taken from it: no
+    shard's, rank's or layer's, however equal."""
+
+    def put(found: re.Match[str]) -> str:
+        word, separator, digits = found[1], found[2], found[3]
+        lower, value = word.lower(), int(digits[:18])
+        if lower in _STEP:
+            is_own = value == numbers.step
+        elif lower in _EPOCH:
+            is_own = value == numbers.epoch
+        else:
+            is_own = value == numbers.weak and lower not in _OTHER
+        return f"{word}{separator}{'#' if is_own else digits}"
+
+    parts = _SHARD_APART.split(name)  # shards are its odd ones
+    return "".join(part if i % 2 else _NUMBER.sub(put, part) for i, part in enumerate(parts))
 
 
 def rank_in(name: str) -> int | None:
