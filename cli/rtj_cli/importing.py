@@ -21,7 +21,7 @@ from rtj_sidecar.runs.imports.choosing import Passed
 from rtj_sidecar.runs.imports.finding import place_at
 from rtj_sidecar.runs.imports.importing import Proved, first_proved, prove
 from rtj_sidecar.runs.imports.surveying import How, Survey, Unusable, survey
-from rtj_sidecar.runs.records import ManifestRecord, Outcome, Parent
+from rtj_sidecar.runs.records import FenceRecord, ManifestRecord, Outcome, Parent
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
@@ -29,6 +29,8 @@ from rtj_sidecar.stores.open import open_store
 from rtj_cli.saves import Refused
 from rtj_cli.targets import run_in
 from rtj_cli.telling import Code
+
+_PUSH = "push"  # begins the UID of whoever adds a save to a run
 
 
 @dataclass
@@ -139,27 +141,54 @@ def add_to_run(
 ) -> Imported:
     """The newest whole save of a source, beside the line of a run that nobody holds: it is reached
     by its name."""
-    before = run.newest_fence()
-    if before is None:
-        raise Refused(f"run {run_id} has no attempt yet: use `rtj import`", Code.NOT_FOUND)
-    mine = run_in(store, run_id, job_uid=_uid("push", found, run_id))
-    is_over = before.outcome is not None
-    answer = mine.claim(attempt=1, world_size=1, may_claim=is_over or take_over, over=before.owner)
-    if not isinstance(answer, Claimed):
-        name = f"{before.namespace}/{before.job}" if before.job else before.owner
-        raise Refused(
-            f"run {run_id} is held by {name} (attempt {before.attempt}), which would be stopped: "
-            "import it into a run of its own and name that in resumeFrom, or, if that job has "
-            "certainly ended, --take-over"
-        )
+    _free_for_push(run, run_id, take_over=take_over)
     try:
         proved = first_proved(found, how=how)
-        manifest = _taken(mine, proved, found, fence=answer.fence, how=how, in_line=False)
     except Unusable as error:
         raise Refused(str(error), Code.INVALID) from None
-    finally:
-        mine.set_outcome(fence=answer.fence, outcome=before.outcome or Outcome.RELEASED)
+    # Proving may have taken long: who holds it now?
+    newest, last = _free_for_push(run, run_id, take_over=take_over)
+    # The state of the run goes with the claim: a push that is killed leaves it as it was.
+    outcome = (last.outcome if last is not None else None) or Outcome.RELEASED
+    mine = run_in(store, run_id, job_uid=_uid(_PUSH, found, run_id))
+    answer = mine.claim(attempt=1, world_size=1, may_claim=True, over=newest.owner, outcome=outcome)
+    if not isinstance(answer, Claimed):
+        raise _held(newest, run_id)
+    if answer.record.outcome is None:
+        mine.set_outcome(fence=answer.fence, outcome=outcome)
+    manifest = _taken(mine, proved, found, fence=answer.fence, how=how, in_line=False)
     return Imported([manifest], list(proved.passed))
+
+
+def _free_for_push(
+    run: Run, run_id: str, *, take_over: bool
+) -> tuple[FenceRecord, FenceRecord | None]:
+    """The newest fence, and the newest that is no push's own: its outcome is the run's. Raises
+    Refused where a job holds the run."""
+    fences = run.history().fences
+    if not fences:
+        raise Refused(f"run {run_id} has no attempt yet: use `rtj import`", Code.NOT_FOUND)
+    newest = fences[-1]
+    last = next((each for each in reversed(fences) if not _is_push(each)), None)
+    holder = newest if newest.outcome is None and not _is_push(newest) else None
+    if last is not None and last.outcome is None and _is_push(newest) and newest.outcome is None:
+        holder = last  # a push that was killed after it had taken the run over says nothing of it
+    if holder is not None and not take_over:
+        raise _held(holder, run_id)
+    return newest, last
+
+
+def _is_push(fence: FenceRecord) -> bool:
+    return fence.job_uid.startswith(f"{_PUSH}-")
+
+
+def _held(by: FenceRecord, run_id: str) -> Refused:
+    name = f"{by.namespace}/{by.job}" if by.job else by.owner
+    return Refused(
+        f"run {run_id} is held by {name} (attempt {by.attempt}), which would be stopped: "
+        "import it into a run of its own and name that in resumeFrom, or, if that job has "
+        "certainly ended, --take-over"
+    )
 
 
 def _taken(

@@ -12,9 +12,11 @@ import pytest
 import yaml
 from kit.foreign import torch_bytes, torn, write_files
 from rtj_cli.targets import run_in
-from rtj_sidecar.runs.imports import places
+from rtj_sidecar.runs.history import History
+from rtj_sidecar.runs.imports import importing, places
 from rtj_sidecar.runs.lineage import lineage
 from rtj_sidecar.runs.records import Outcome, Parent
+from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.open import open_store
 
 Rtj = Callable[..., Any]
@@ -37,6 +39,10 @@ def url(rtj: Rtj, tmp_path: Path) -> str:
 
 def data_of(url: str, name: str) -> Path:
     return Path(url.removeprefix("file://")) / "checkpoints" / name
+
+
+def history_of(url: str) -> History:
+    return run_in(open_store(url.removesuffix("/team/gpt")), "team/gpt").history()
 
 
 def states(rtj: Rtj, url: str) -> dict[str, str]:
@@ -180,6 +186,28 @@ def test_a_push_is_a_branch_and_leaves_the_run_as_it_was(
     assert [history.manifests[s].name for s in lineage(history).branches] == [name]
     assert history.fences[-1].outcome is outcome
     assert json.loads(rtj("checkpoints", "show", url, "-o", "json").out)["name"] == "f1-n6-s60"
+
+
+def test_a_push_that_is_killed_leaves_the_run_as_it_was(
+    rtj: Rtj, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: Any, **__: Any) -> Any:
+        raise SystemExit(137)
+
+    held(url, outcome=Outcome.COMPLETE)
+    mine = tmp_path / "mine" / "ckpt_55.pt"
+    write_files(mine.parent, {mine.name: torch_bytes(step=55)})
+    with monkeypatch.context() as killed:
+        killed.setattr(importing, "send", dies)
+        killed.setattr(Run, "set_outcome", dies)
+        rtj("checkpoints", "push", url, mine, code=137)
+    assert history_of(url).fences[-1].outcome is Outcome.COMPLETE
+    rtj("checkpoints", "push", url, mine)
+    assert history_of(url).fences[-1].outcome is Outcome.COMPLETE, "and done again, too"
+    mine.write_bytes(torn(mine.read_bytes()))
+    before = history_of(url).fences
+    rtj("checkpoints", "push", url, mine, code=1)
+    assert history_of(url).fences == before, "proved first, claimed last"
 
 
 def test_a_run_that_a_job_holds_is_not_taken_from_it(rtj: Rtj, url: str, tmp_path: Path) -> None:

@@ -114,11 +114,18 @@ def _require_conditions(context: Context, run: RunRecord) -> None:
 
 
 def claim(
-    context: Context, *, attempt: int, world_size: int, may_claim: bool, over: str | None = None
+    context: Context,
+    *,
+    attempt: int,
+    world_size: int,
+    may_claim: bool,
+    over: str | None = None,
+    outcome: Outcome | None = None,
 ) -> Claimed | OwnedByOther | Superseded:
     """Claim the next fence for this attempt, or find the one that it has already.
 
-    `may_claim`: also over another job's; with `over`, only over that owner's.
+    `may_claim`: also over another job's; with `over`, only over that owner's. `outcome`: of the new
+    record.
     """
     for _ in range(_TRIES):
         fences = _fences(context)
@@ -142,6 +149,9 @@ def claim(
             attempt=attempt,
             world_size=world_size,
         )
+        if outcome is not None:
+            told = {"outcome": outcome, "outcome_at": context.now()}
+            record = record.model_copy(update=told)
         if context.create(keys.fence_key(record.fence), record):
             return Claimed(record.fence, record)
     raise StoreProblem(

@@ -137,12 +137,24 @@ class Run:
         return fences.open_run(self._context)
 
     def claim(
-        self, *, attempt: int, world_size: int, may_claim: bool = False, over: str | None = None
+        self,
+        *,
+        attempt: int,
+        world_size: int,
+        may_claim: bool = False,
+        over: str | None = None,
+        outcome: Outcome | None = None,
     ) -> Claimed | OwnedByOther | Superseded:
-        """Claim the next fence; called again for the same attempt, the one it has."""
+        """Claim the next fence; called again for the same attempt, the one it has. `outcome`: said
+        with the claim, by who only adds to a run that is over."""
         self.open()
         return fences.claim(
-            self._context, attempt=attempt, world_size=world_size, may_claim=may_claim, over=over
+            self._context,
+            attempt=attempt,
+            world_size=world_size,
+            may_claim=may_claim,
+            over=over,
+            outcome=outcome,
         )
 
     def newest_fence(self) -> FenceRecord | None:
