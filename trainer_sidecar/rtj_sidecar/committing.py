@@ -59,8 +59,9 @@ class Committing:
         )
         if isinstance(answer, Committed):
             self._committed(answer.manifest)
-            await self._retain()
+            # Before anything moves to the archive: it would end that copy too.
             await self._sweep(fence)
+            await self._retain()
         elif isinstance(answer, Dropped):
             self._drop(ship, answer.message)
         elif isinstance(answer, Ignored):
@@ -103,8 +104,13 @@ class Committing:
             if gone:
                 at.candidates = [c for c in at.candidates if c.name not in gone]
                 at.tell_candidates()
-        if keep.archive_after is not None and (self._moving is None or self._moving.done()):
+        if keep.archive_after is not None and not self._is_moving:
             self._moving = asyncio.create_task(self._archive(run, fence, keep, in_use))
+            self._moving.add_done_callback(_heard)
+
+    @property
+    def _is_moving(self) -> bool:
+        return self._moving is not None and not self._moving.done()
 
     async def _archive(self, run: Run, fence: int, keep: Keep, in_use: list[str]) -> None:
         """One save after the other; what stands against it is told and tried with the next."""
@@ -124,9 +130,11 @@ class Committing:
             log.info("archived %s", done.name)
 
     async def _sweep(self, fence: int) -> None:
-        """Once a fence, when its first save is durable: no start waits for it."""
+        """Once a fence, when its first save is durable: no start waits for it.
+
+        Later where a file still moves to the archive, begun under the fence before."""
         run = self._at.run
-        if run is None or self._swept == fence:
+        if run is None or self._swept == fence or self._is_moving:
             return
         done = await self.in_store(run.sweep, fence=fence)
         if isinstance(done, Swept):
@@ -193,3 +201,9 @@ class Committing:
             f"fence {by} of run {at.site.config.run_id} follows ours ({at.fence}): a newer "
             "attempt, or a job that took the run over, publishes now, so this one stops",
         )
+
+
+def _heard(moving: asyncio.Task[None]) -> None:
+    """Nobody awaits it: what ended it is said here, and the next durable save begins it anew."""
+    if not moving.cancelled() and (error := moving.exception()) is not None:
+        log.error("moving saves to the archive ended", exc_info=error)

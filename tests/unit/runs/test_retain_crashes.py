@@ -169,6 +169,20 @@ def test_a_store_without_classes_is_told_and_nothing_is_marked_done(
     assert not any(history.archived(save) for save in history.manifests)
 
 
+def test_what_is_deleted_meanwhile_is_moved_no_further(line: Callable[[], Line]) -> None:
+    found = line()
+
+    def deleted_by_another(key: str) -> None:
+        if key.endswith("s/a"):
+            found.store.before_write = lambda _: None
+            why = {"kind": MarkKind.DELETED, "reason": "CheckpointDurable", "message": ""}
+            found.run().judging.mark("f1-n1-s10", **why)
+
+    found.store.before_write = deleted_by_another
+    assert found.run().tending.archive(fence=1, keep=Keep(archive_after=0.0)) is None
+    assert list(found.store.classes) == ["ns/gpt/checkpoints/f1-n1-s10/s/a"]
+
+
 def test_a_pin_that_comes_after_the_mark_keeps_the_data(line: Callable[[], Line]) -> None:
     found = line()
     run = found.run()

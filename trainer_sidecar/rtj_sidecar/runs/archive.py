@@ -22,7 +22,7 @@ from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keeping import Keep, to_archive
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.marks import mark
-from rtj_sidecar.runs.records import MarkKind
+from rtj_sidecar.runs.records import MarkKind, MarkRecord
 from rtj_sidecar.stores.base import ObjectMissing, Reclasses, check_cancel
 
 
@@ -74,6 +74,8 @@ def archive_next(
             continue  # gone: whoever wants to resume from it finds that out, and says so
         if lost := lost_to(context, fence):
             return lost
+        if _is_deleted(context, save):
+            return None
         try:
             cast(Reclasses, store).reclass(key, storage_class=class_)
         except ObjectMissing:
@@ -87,6 +89,12 @@ def archive_next(
             )
     _say(context, save, fence, Reason.CHECKPOINT_ARCHIVED, f"{name} lies in {class_}", class_)
     return Archived(name)
+
+
+def _is_deleted(context: Context, save: SaveId) -> bool:
+    """Read now: a copy of what retention removes would bring its object back."""
+    found = (context.read(key, MarkRecord) for key in context.keys(keys.marks_of(save)))
+    return any(each is not None and each[0].kind == MarkKind.DELETED for each in found)
 
 
 def _say(
