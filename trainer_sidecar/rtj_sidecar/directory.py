@@ -108,6 +108,10 @@ class Directory:
                 drop_pin(reader=self.reader, pin_id=pin.id)
             else:
                 self._saves[pin.id] = LocalSave(pin, record)
+        self.sight.recall(
+            (s.pin.layout, (s.pin.root_key, s.pin.fingerprint), s.record.facts.facts)
+            for s in self.saves
+        )
 
     @property
     def saves(self) -> list[LocalSave]:

@@ -7,7 +7,7 @@ Must never change a file, and never judge by more than what it saw.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rtj_sidecar.checkpoints.deeper import NOT_DEEPER, Deeper, Depth
@@ -49,6 +49,10 @@ class Sight:
         self.history = InodeHistory()
         self.largest = 0  # bytes of the largest save that was ever seen here
         self.in_hurry = False  # saves vanish faster than they settle
+
+    def recall(self, recorded: Iterable[tuple[str, tuple[str, str], Mapping[str, object]]]) -> None:
+        """(layout, identity, facts) of what an earlier sidecar looked into, oldest first."""
+        self._deeper.recall(recorded)
 
     def look(
         self,

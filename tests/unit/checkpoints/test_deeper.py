@@ -58,6 +58,29 @@ def test_it_compares_with_the_newest_fit_save_before(made: Path, tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize("is_rotated", [False, True])
+def test_a_new_sidecar_in_the_midst_of_nan_compares_with_the_last_fit_save(
+    made: Path, tmp_path: Path, is_rotated: bool
+) -> None:
+    """However little its trainer keeps, and where only the pin of an unfit save is left."""
+    there = place(tmp_path)
+    for step in (1, 2):
+        appear(there, made / "f32" / f"ckpt_{step}.pt")
+        there.pin_all()
+    (there.path / "ckpt_1.pt").unlink()
+    if is_rotated:
+        there.directory.drop(there.directory.saves[0])
+    there.open().load()
+    assert unfit_of(newest(there)[1].facts) is not None, "said before, and still so"
+    (there.path / "ckpt_2.pt").unlink()
+    there.open().load()
+    shutil.copyfile(made / "f32" / "ckpt_2.pt", there.path / "ckpt_3.pt")  # the same NaN, later
+    assert unfit_of(newest(there)[1].facts) is not None
+    there.pin_all()
+    appear(there, made / "f32" / "ckpt_4.pt")
+    assert unfit_of(newest(there)[1].facts) is None
+
+
 def test_of_what_lies_there_at_first_only_the_newest_two_are_read(
     made: Path, tmp_path: Path
 ) -> None:
