@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rtj_api.reasons import Reason
+from rtj_sidecar.checkpoints import required
 from rtj_sidecar.checkpoints.paths import UnsafePathError, safe_relative
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.fetch import FetchFailed
@@ -27,7 +28,7 @@ from rtj_sidecar.stores.base import Progress, Reclasses
 from rtj_sidecar.stores.local import hash_file
 
 from rtj_cli.targets import Place
-from rtj_cli.telling import Code
+from rtj_cli.telling import Code, say
 
 LATEST = "latest"
 
@@ -275,6 +276,12 @@ def prune(place: Place, history: History, keep: Keep) -> tuple[Collection[str], 
     job holds the run, by whoever prunes again. Raises Refused."""
     if keep.last is None:
         raise Refused("say what to keep: --keep-last N (the job has no retention.keepLast)")
+    if place.required is None and (told := _lacking(history)) is not None:
+        raise Refused(
+            f"{told}; whether that counts, only the job tells "
+            "(checkpoint.validation.requiredKeys), and the only save that can be used might go: "
+            "name the job in place of the URL, or mark the save good or invalid first"
+        )
     newest = history.fences[-1] if history.fences else None
     if newest is None:
         return (), ()
@@ -283,7 +290,24 @@ def prune(place: Place, history: History, keep: Keep) -> tuple[Collection[str], 
     )
     if not isinstance(done, Retained):
         raise Refused(f"a newer attempt ({done.by}) took the run meanwhile: try again")
+    if done.held is not None:
+        say(done.held, style="yellow")
     return done.marked, done.deleted
+
+
+def _lacking(history: History) -> str | None:
+    """A valid save of the line that lacks a name which its job asked for, in words."""
+    for save in lineage(history).saves:
+        manifest = history.manifests.get(save)
+        if manifest is None or history.condemned(save) is not None:
+            continue
+        told = manifest.facts.get(required.FACT)
+        missing = told.get("missing") if isinstance(told, dict) else None
+        lost = required.lacking(told, patterns=missing) if isinstance(missing, list) else None
+        is_good = any(mark.kind == MarkKind.GOOD for mark in history.marks.get(save, ()))
+        if lost is not None and not is_good:
+            return f"{manifest.name} has no {lost[0]!r} in {lost[1]}"
+    return None
 
 
 def waiting(history: History) -> Sequence[str]:

@@ -26,6 +26,7 @@ from rtj_api import contract
 from rtj_api.v1alpha1 import Retention, Store
 from rtj_sidecar.opening import union_gate
 from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.context import About
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store as Opened
 from rtj_sidecar.stores.open import keeps_run, kept_in, open_store
@@ -60,12 +61,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A run's store, open. `retention`: as the job has it."""
+    """A run's store, open. `retention`, `required` (validation.requiredKeys): as the job has them;
+    None where only a URL is known."""
 
     run: Run
     store: Opened
     run_id: str
     retention: Retention | None = None
+    required: tuple[str, ...] | None = None
     has_store: bool = True
 
     @property
@@ -89,8 +92,10 @@ def reached(asked: Asked, *, must_exist: bool = True) -> Iterator[Place]:
             place.store.close()
 
 
-def run_in(store: Opened, run_id: str, *, job_uid: str = "rtj") -> Run:
-    """The run, as somebody who holds nothing."""
+def run_in(
+    store: Opened, run_id: str, *, job_uid: str = "rtj", required: tuple[str, ...] = ()
+) -> Run:
+    """The run, as somebody who holds nothing. `required`: names without which no save counts."""
     return Run(
         store=store,
         run_id=run_id,
@@ -98,6 +103,7 @@ def run_in(store: Opened, run_id: str, *, job_uid: str = "rtj") -> Run:
         job_uid=job_uid,
         rank=0,
         union_gate=union_gate,
+        about=About(required=required),
     )
 
 
@@ -167,7 +173,9 @@ def _of_job(asked: Asked, *, private: Path) -> Place:
         ca_file=ca_file,
         credentials_dir=credentials,
     )
-    return Place(run_in(store, run_id), store, run_id, retention)
+    keys_asked = (checkpoint.get("validation") or {}).get("requiredKeys") or ()
+    required = tuple(str(each) for each in keys_asked)
+    return Place(run_in(store, run_id, required=required), store, run_id, retention, required)
 
 
 def _credentials(asked: Asked, namespace: str, name: str, into: Path) -> Path | None:

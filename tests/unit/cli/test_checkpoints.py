@@ -239,6 +239,37 @@ def a_kubectl(directory: Path, body: str) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("by", ["url", "job"])
+def test_prune_never_leaves_only_saves_that_lack_what_the_job_needs(
+    rtj: Rtj, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    record = Path(url.removeprefix("file://")) / "manifests" / "f1-n6.json"
+    told = json.loads(record.read_text())
+    lost = {"held": [], "missing": ["optimizer"], "where": ["ckpt_60.pt"], "unread": []}
+    record.write_text(json.dumps({**told, "facts": {**told["facts"], "required": lost}}))
+    words = ("--keep-last", 1, "--thin", "none", "--yes")
+    if by == "url":
+        done = rtj("checkpoints", "prune", url, *words, code=4)
+        assert "f1-n6-s60 has no 'optimizer'" in done.words
+        assert set(states(rtj, url).values()) == {"valid"}
+        rtj("checkpoints", "mark", url, "f1-n6-s60", "invalid", "--reason", "no optimizer")
+        rtj("checkpoints", "prune", url, *words)
+    else:
+        checkpoint = {
+            "store": {"url": url.removesuffix("/team/gpt")},
+            "validation": {"requiredKeys": ["optimizer"]},
+        }
+        job = {
+            "metadata": {"namespace": "team", "name": "gpt"},
+            "spec": {"checkpoint": checkpoint},
+        }
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        monkeypatch.setenv("KUBECTL", a_kubectl(tmp_path, f"cat {tmp_path}/job.json"))
+        rtj("checkpoints", "prune", "team/gpt", *words)
+    assert states(rtj, url)["f1-n5-s50"] == "valid"
+    assert states(rtj, url)["f1-n4-s40"] == "going"
+
+
 def test_a_job_is_read_with_the_persons_own_rights(
     rtj: Rtj, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
