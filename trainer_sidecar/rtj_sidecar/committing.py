@@ -44,6 +44,7 @@ class Committing:
         self._list = ships
         self._word = word
         self._moving: asyncio.Task[None] | None = None  # to the archive
+        self._held: str | None = None  # why retention deletes nothing
         self._swept = 0  # the fence under which leftovers were last looked for
         self.retry_at: float | None = None  # monotonic: the store had a problem in this round
 
@@ -101,6 +102,10 @@ class Committing:
         if keep.last is not None:
             done = await self.in_store(run.tending.retain, fence=fence, keep=keep, in_use=in_use)
             gone = set(done.marked) if isinstance(done, Retained) else set()
+            held = done.held if isinstance(done, Retained) else None
+            if held is not None and held != self._held:
+                log.warning("retention: %s", held)
+            self._held = held
             if gone:
                 at.candidates = [c for c in at.candidates if c.name not in gone]
                 at.tell_candidates()

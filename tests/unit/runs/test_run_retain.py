@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kit.memory_store import MemoryStore
 from kit.ranks import (
     SCRATCH,
     Rank,
@@ -55,6 +56,40 @@ def test_retention_marks_then_deletes_and_keeps_what_is_needed(
     assert run.tending.retain(fence=fence, keep=Keep(last=0)) == Retained(
         ("f1-n2-s20", "f1-n4-s40"), ()
     )
+
+
+def test_nothing_is_deleted_while_a_record_cannot_be_read(tmp_path: Path) -> None:
+    store, clock = MemoryStore(), [1000.0]
+
+    def opened() -> Run:
+        return Run(
+            store=store,
+            run_id="ns/gpt",
+            cluster_uid="cluster",
+            job_uid="job",
+            rank=0,
+            union_gate=all_ranks_have_a_shard,
+            now=lambda: clock[0],
+        )
+
+    zero = Rank(opened(), 0, tmp_path / "disk")
+    fence = claimed(zero, 1, parent=SCRATCH)
+    for n in range(1, 5):
+        shipped(zero, fence, n, 10 * n)
+    assert zero.run.tending.retain(fence=fence, keep=Keep(last=3)) == Retained(("f1-n1-s10",), ())
+    clock[0] += 3600
+    good = store.objects["ns/gpt/manifests/f1-n4.json"]
+    store.put("ns/gpt/manifests/f1-n4.json", b"{torn")
+    before = dict(store.objects)
+    done = opened().tending.retain(fence=fence, keep=Keep(last=3))
+    assert isinstance(done, Retained)
+    assert (done.marked, done.deleted) == ((), ())
+    assert "f1-n4.json" in (done.held or "")
+    opened().sweep(fence=fence)
+    assert set(store.objects) >= set(before)
+    store.put("ns/gpt/manifests/f1-n4.json", good[0])
+    done = opened().tending.retain(fence=fence, keep=Keep(last=3))
+    assert done == Retained((), ("f1-n1-s10",))
 
 
 def test_only_verified_saves_count_towards_keep_last(ranks: Ranks) -> None:

@@ -27,8 +27,11 @@ GRACE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Retained:
+    """`held`: why no data was deleted that might have been."""
+
     marked: tuple[str, ...]
     deleted: tuple[str, ...]
+    held: str | None = None
 
 
 def retain(
@@ -42,7 +45,8 @@ def retain(
 ) -> Retained | FenceLost:
     """Mark what is too old, delete what was marked an hour ago. `history`: just read.
 
-    `delete` False: another holds the run, and removes the data itself."""
+    `delete` False: another holds the run, and removes the data itself. While a commit record
+    cannot be read, nothing is deleted: who knows what it would say."""
     if lost := lost_to(context, fence):
         return lost
     marked, deleted = [], []
@@ -57,6 +61,8 @@ def retain(
             fence=fence,
         )
         marked.append(history.manifests[save].name)
+    if delete and (held := unreadable(history)):
+        return Retained(tuple(marked), (), held)
     for save in due(history, in_use=in_use, now=context.now()) if delete else ():
         manifest = history.manifests[save]
         if lost := lost_to(context, fence):
@@ -64,6 +70,13 @@ def retain(
         _delete(context, history, save)
         deleted.append(manifest.name)
     return Retained(tuple(marked), tuple(deleted))
+
+
+def unreadable(history: History) -> str | None:
+    """The commit record that cannot be read, with the remedy."""
+    for why in history.broken.values():
+        return f"no data of any save is deleted while a record cannot be read: {why}"
+    return None
 
 
 def due(history: History, *, in_use: Collection[str], now: float) -> Sequence[SaveId]:

@@ -14,7 +14,7 @@ from rtj_sidecar.runs.fence import FenceLost, lost_to
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import MarkKind
-from rtj_sidecar.runs.retain import GRACE_S
+from rtj_sidecar.runs.retain import GRACE_S, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,12 @@ class Swept:
 
 
 def sweep(context: Context, history: History, *, fence: int) -> Swept | FenceLost:
-    """Free what nobody will ever read. `history`: just read. Raises StoreProblem."""
+    """Free what nobody will ever read; nothing while a commit record cannot be read. `history`:
+    just read. Raises StoreProblem."""
     if lost := lost_to(context, fence):
         return lost
+    if unreadable(history):
+        return Swept(0, ())
     skip = len(context.full(""))
     ended = context.store.end_uploads(
         context.full(keys.CHECKPOINTS),
