@@ -8,16 +8,22 @@ as far as the framework finishes it.
 from __future__ import annotations
 
 import os
+import time
 
 from rtj_api.reasons import Reason
 
-from rtj_sidecar.checkpoints.needs import needs_one_directory, too_large
+from rtj_sidecar.checkpoints.needs import (
+    is_unfinished_orbax,
+    needs_one_directory,
+    too_large,
+)
 from rtj_sidecar.checkpoints.types import Snapshot
 from rtj_sidecar.messages import Ships
 from rtj_sidecar.runs.records import FileRecord
 from rtj_sidecar.station import Station
 
 APART_KEY, SIZE_KEY = "one-directory", "volume-size"
+AGAIN_SECONDS = 5.0
 REMEDY = (
     "Mount one volume that all pods share (ReadWriteMany, NFS) at checkpoint.path: "
     "docs/many-ranks.md"
@@ -30,6 +36,7 @@ class Needing:
     def __init__(self, station: Station) -> None:
         self._at = station
         self._seen: Snapshot | None = None
+        self._again: float | None = None  # monotonic: when to look although nothing changed
         self._finished: set[tuple[str, str]] = set()  # (layout, root) of saves that have a name
 
     @property
@@ -42,16 +49,26 @@ class Needing:
         """After each look and each word of rank 0: does the framework need one directory?"""
         at = self._at
         if not self._is_apart:
+            at.reporter.heal(APART_KEY)
             return
         named = {(each.record.layout, each.record.root_key) for each in ships.ships}
         snapshot = at.directory.sight.snapshot
-        if snapshot is self._seen and named <= self._finished:
+        is_due = self._again is not None and time.monotonic() >= self._again
+        if snapshot is self._seen and named <= self._finished and not is_due:
             return
         self._seen = snapshot
         self._finished |= named
-        paths = (entry.path for entry in snapshot.files)
-        why = needs_one_directory(paths, finished=self._finished)
-        if why is not None:
+        now = time.time()
+        at_rest = {
+            entry.path: now - max(entry.mtime_ns, entry.ctime_ns) / 1e9 for entry in snapshot.files
+        }
+        # What rests is no change that a look would tell of.
+        is_open = any(map(is_unfinished_orbax, at_rest))
+        self._again = time.monotonic() + AGAIN_SECONDS if is_open else None
+        why = needs_one_directory(at_rest, finished=self._finished)
+        if why is None:
+            at.reporter.heal(APART_KEY)
+        else:
             self._degrade(APART_KEY, f"{why}. {REMEDY}")
 
     async def weigh(self, name: str, wanted: list[FileRecord]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from kit.fleet import Fleet
@@ -49,6 +50,8 @@ async def test_a_framework_that_needs_one_directory(tmp_path: Path) -> None:
         await fleet.until(lambda: told(fleet.pods[1]), why="told")
         assert not told(fleet.pods[0])
         assert "one directory" in told(fleet.pods[1])[0]
+        shutil.rmtree(stage.parent)
+        await fleet.until(lambda: not told(fleet.pods[1]), why="healed")
 
 
 async def test_where_all_pods_share_the_directory_nothing_is_wrong(tmp_path: Path) -> None:

@@ -96,17 +96,25 @@ def test_shards_of_other_frameworks_are_needed_whole() -> None:
 
 
 def test_who_needs_one_directory_is_seen_by_what_it_leaves() -> None:
-    left = ["7.orbax-checkpoint-tmp/default.orbax-checkpoint-tmp/ocdbt.process_1/d/ab"]
+    stays = "7.orbax-checkpoint-tmp/default.orbax-checkpoint-tmp/ocdbt.process_1/d/ab"
+    left = {"6/_CHECKPOINT_METADATA": 900.0, stays: 60.0}
     why = needs_one_directory(left, finished=[("orbax", "7")])
     assert why is not None
     assert "primary_host=None" in why
     assert needs_one_directory(left, finished=[]) is None, "it may finish yet"
     assert needs_one_directory(left, finished=[("orbax", "6"), ("dcp", "7")]) is None
-    staged = ["out/._dlrover_ckpt_stage/10/rank_1.pt"]
+    named = [("orbax", "7")]
+    assert needs_one_directory({stays: 59.0}, finished=named) is None, "a slow host"
+    growing = {stays: 900.0, "7.orbax-checkpoint-tmp/default/x": 1.0}
+    assert needs_one_directory(growing, finished=named) is None, "it still writes"
+    renamed = {stays: 900.0, "7/_CHECKPOINT_METADATA": 1.0}
+    assert needs_one_directory(renamed, finished=named) is None, "primary_host=None"
+    staged = {"out/._dlrover_ckpt_stage/10/rank_1.pt": 0.0}
     why = needs_one_directory(staged, finished=[])
     assert why is not None
     assert "one directory" in why
-    assert needs_one_directory(PATHS, finished=[("deepspeed", "global_step10")]) is None
+    rested = dict.fromkeys(PATHS, 900.0)
+    assert needs_one_directory(rested, finished=[("deepspeed", "global_step10")]) is None
 
 
 def test_a_disk_must_hold_a_restore_and_the_next_save() -> None:

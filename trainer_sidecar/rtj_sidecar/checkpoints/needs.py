@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 # deepspeed/runtime/engine.py 0.19.8, _get_rank_zero_ckpt_name and _get_ckpt_name.
@@ -18,6 +18,7 @@ _ELASTIC = "ds_config.zero_optimization.elastic_checkpoint"
 _STAGE = "ds_config.zero_optimization.stage"
 # orbax/checkpoint/_src/path/atomicity.py 0.12.8: the directory that the primary host renames.
 _ORBAX_TEMPORARY = ".orbax-checkpoint-tmp"
+ORBAX_RESTS_SECONDS = 60.0
 # dlrover/python/elastic_agent/torch/ckpt_saver.py: where every node's agent stages its files.
 _DLROVER_STAGE = "._dlrover_ckpt_stage"
 
@@ -77,27 +78,41 @@ def _is_data_parallel(tag: Mapping[str, object], *, processes: int) -> bool:
     return is_rigid and grid == (processes, 1) and not tag.get("num_experts")
 
 
+def is_unfinished_orbax(path: str) -> bool:
+    """A file of a save that this host has not given its final name."""
+    return _ORBAX_TEMPORARY in path
+
+
 def needs_one_directory(
-    paths: Iterable[str], *, finished: Collection[tuple[str, str]]
+    at_rest: Mapping[str, float], *, finished: Collection[tuple[str, str]]
 ) -> str | None:
     """Why the framework that left these files on one of several pods' own disks cannot go on so;
-    None where nothing shows it. `finished`: (layout, root) of saves that another pod finished.
+    None where nothing shows it. `at_rest`: path -> seconds since it changed last; `finished`:
+    (layout, root) of saves that another pod finished.
     """
     roots = [root for layout, root in finished if layout == "orbax"]
-    for path in paths:
+    for path in at_rest:
         if _DLROVER_STAGE in path.split("/"):
             return (
                 f"DLRover's agent on node 0 counts the files of all nodes in one directory, and "
                 f"finds only its own here ({path})"
             )
         for root in roots:
-            if path.startswith(f"{root}{_ORBAX_TEMPORARY}"):
+            if path.startswith(f"{root}{_ORBAX_TEMPORARY}") and _stays(root, at_rest):
                 return (
                     f"Orbax finished {root} on the primary host alone, and this host's arrays stay "
                     f"in {path.split('/')[0]}: the save lacks them. With disks of their own all "
                     "hosts must be primary (MultiprocessingOptions(primary_host=None))"
                 )
     return None
+
+
+def _stays(root: str, at_rest: Mapping[str, float]) -> bool:
+    """Whether this host will not finish it any more; with primary_host=None a slow one does."""
+    if any(path.startswith(f"{root}/") for path in at_rest):
+        return False
+    left = [age for path, age in at_rest.items() if path.startswith(f"{root}{_ORBAX_TEMPORARY}")]
+    return bool(left) and min(left) >= ORBAX_RESTS_SECONDS
 
 
 def too_large(*, needed_bytes: int, own_bytes: int, capacity: int) -> str | None:
