@@ -284,6 +284,11 @@ def test_a_save_made_before_a_key_was_required_is_looked_into_once_restored(
     failed = tried(pod, 3, wish)
     assert isinstance(failed, Report)
     assert of(failed, older).invalid == Reason.REQUIRED_KEY_MISSING
+    # Each costs a whole restore: no third one is tried by itself.
+    assert failed.problem is not None
+    assert (failed.problem.reason, failed.problem.retrying) == ("RequiredKeyMissing", False)
+    for words in ("2 saves", newest, older, "lack 'dataloader'", "requiredKeys"):
+        assert words in failed.problem.message
     held = tried(pod, 4, wish)
     assert isinstance(held, NoChoice)
     assert held.reason == Reason.NO_VALID_CHECKPOINT
