@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from pydantic import Field, ValidationError
-from rtj_api.wire import Directive, FailedProbe, LossCheck, Resume, Verdict, Wire
+from rtj_api.wire import Directive, FailedProbe, LossCheck, Resume, TrialReport, Verdict, Wire
 
 from rtj_sidecar.runs.records import Parent
 from rtj_sidecar.trainer.supervisor_link import write_whole
@@ -38,6 +38,7 @@ class Entry(Wire):
     last_durable_step: int | None = None
     last_durable_at: float | None = None
     probe_digest: str | None = None  # which probe the next two speak of
+    probe_running: TrialReport | None = None  # as it was told: its own limit ends it, not a stall
     probe_passed: str | None = None  # the save it passed on last, in this very container
     probe_failed: dict[str, FailedProbe] = Field(default_factory=dict)  # by save, not marked yet
     lacking: dict[str, str] = Field(default_factory=dict)  # by save: which required key it lacks

@@ -50,6 +50,7 @@ def digest_of(probe: Probe, *, image: str | None) -> str:
 def begin_attempt(at: Station, directive: Directive) -> None:
     """At prepare. What failed before a person changed something may be tried again."""
     at.reporter.set(trial=None)
+    at.journal.note(probe_running=None)
     if directive.forget_probes:
         at.journal.note(probe_failed={})
 
@@ -63,7 +64,10 @@ def ticks_of(trial: TrialReport | None) -> int:
 
 
 def told_before(entry: Entry) -> TrialReport | None:
-    """What a sidecar that comes back knows: the save in use is one that the probe passed on."""
+    """What a sidecar that comes back knows: a probe runs, or the save in use is one that it passed
+    on."""
+    if entry.probe_running is not None:
+        return entry.probe_running
     resume = entry.resume
     if resume is None or resume.name is None or entry.probe_passed != resume.name:
         return None
@@ -93,7 +97,10 @@ class Trials:
         if at.journal.entry.probe_passed == resume.name:
             self._tell(resume.name, TrialState.PASSED, probe)
             return
-        view = await self._run(directive, probe, resume, path=path, digest=digest)
+        try:
+            view = await self._run(directive, probe, resume, path=path, digest=digest)
+        finally:
+            at.journal.note(probe_running=None)
         if view.not_run is not None:
             raise AttemptFailed(
                 Reason.PROBE_NOT_RUN,
@@ -133,6 +140,7 @@ class Trials:
         at.link.trial(trial)
         log.info("probe of %s: %s", resume.name, rules.shown(probe.command))
         self._tell(str(resume.name), TrialState.RUNNING, probe)
+        at.journal.note(probe_running=at.reporter.current.trial)
         begun = time.monotonic()
         while True:
             view = at.supervisor.trial if at.supervisor is not None else None

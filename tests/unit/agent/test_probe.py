@@ -262,6 +262,9 @@ def test_a_sidecar_that_dies_meanwhile_hears_the_same_answer(
     wait_for(lambda: (tmp_path / "refused.runs").exists())
     pod.kill_agent()
     pod.start_agent()
+    report = pod.until(lambda r: r.attempt == 2)
+    assert report.trial is not None, "else the operator takes its time for a restore that stalls"
+    assert (report.trial.state, report.trial.limit_seconds) == (TrialState.RUNNING, 60)
     (tmp_path / "refused.leave").touch()
     report = pod.until(lambda r: r.phase in (SidecarPhase.RESTORED, SidecarPhase.FAILED))
     assert report.phase is SidecarPhase.RESTORED, report.problem
