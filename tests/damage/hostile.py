@@ -10,7 +10,7 @@ import os
 import pickle
 import struct
 
-from kit.damage import Damage
+from kit.damage import Damage, both
 from kit.handmade import pickled
 from rtj_sidecar.checkpoints.types import Reason, Status
 
@@ -137,7 +137,8 @@ HARM = (
           made("iter_0001000/mp_rank_00/model_optim_rng.pt", grid_without_end),
           Reason.FILES_MISSING),
     _torn("a rank of 10**17 in a name", "torch",
-          copied(PT, "ckpt_1000_rank99999999999999999.pt"), Reason.FILES_MISSING),
+          both(copied(PT, "ckpt_1000_rank0.pt"),
+               copied(PT, "ckpt_1000_rank99999999999999999.pt")), Reason.FILES_MISSING),
 )  # fmt: skip
 
 PLACES = (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kit import handmade_saves as by_hand
 from kit.checkpoint_verdicts import expect_torn, look
-from kit.damage import Damage, both, cut, emptied, hole, lost, renamed, written
+from kit.damage import Damage, cut, emptied, hole, lost, renamed, written
 from kit.handmade import age
 from rtj_sidecar.checkpoints.types import Reason, Status
 
@@ -204,8 +204,7 @@ DAMAGED: dict[str, tuple[str, Damage, Reason, str]] = {
     "node hole": ("orbax", hole(NODE, size=8), Reason.CHECKSUM_MISMATCH, by_hand.HEX),
     "tree cut": ("orbax", cut("20/state/_METADATA"), Reason.MALFORMED, "_METADATA"),
     "process lost": (
-        "orbax-two", both(lost("20/state/ocdbt.process_0"),
-        lost("20/state/array_metadatas/process_0")), Reason.FILES_MISSING, "process_0",
+        "orbax-two", lost("20/state/ocdbt.process_0"), Reason.FILES_MISSING, "process_0",
     ),
 }  # fmt: skip
 

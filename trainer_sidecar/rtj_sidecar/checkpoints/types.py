@@ -236,6 +236,14 @@ class Expectations:
     world_size: int | None = None
     whole: bool = True
     name_sets: tuple[frozenset[str], ...] = ()
+    earlier: bool = False
+    """It was made before this attempt, perhaps by another number of processes."""
+
+    @property
+    def demanded(self) -> int | None:
+        """Processes that a save must have a file of, where its names state ranks; None where only
+        the save itself tells how many there were."""
+        return None if self.earlier else self.world_size
 
 
 @dataclass(frozen=True, slots=True)

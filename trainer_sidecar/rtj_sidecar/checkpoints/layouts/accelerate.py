@@ -51,6 +51,12 @@ _TORCH = re.compile(
 _NUMBERED = re.compile(r"^(.*?)(?:_(\d+))?\.(?:bin|safetensors)$")
 _TRAINER = re.compile(r"^(trainer_state\.json|training_args\.bin|rng_state(_\d+)?\.pth)$")
 _OWN_NAMING = re.compile(r"^checkpoint_\d+$")
+# What `save_state` writes before the random states: all that one killed early can hold.
+_EARLY = re.compile(
+    r"^((model|pytorch_model)(_\d+)?(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?"
+    r"|(optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin|scaler\.pt"
+    r"|pytorch_model_fsdp.*\.bin|(random_states|custom_checkpoint)_\d+\.pkl)$"
+)
 
 
 class AccelerateLayout:
@@ -99,7 +105,7 @@ class AccelerateLayout:
         if "random_states_0.pkl" not in names:
             detail = "no rank has random_states_0.pkl: the save did not finish"
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
-        if missing := _missing(names, expect.world_size):
+        if missing := _missing(names, expect.demanded):
             return common.failed(Gate.SET, Reason.FILES_MISSING, missing)
         inner = nested.union_gate(parts)
         if inner is not None and inner.passed is False:
@@ -130,7 +136,11 @@ def _roots(paths: Iterable[str]) -> frozenset[str]:
         d
         for d in known - foreign - {"."}
         if (parent_of(d), pattern_of(name_of(d))) in families
-        or (_OWN_NAMING.match(name_of(d)) and name_of(parent_of(d)) == "checkpoints")
+        or (
+            _OWN_NAMING.match(name_of(d))
+            and name_of(parent_of(d)) == "checkpoints"
+            and all(_EARLY.match(name) for name in names.get(d, ()))
+        )
     }
     return frozenset(sure | {d for d in alike if numbers_in(name_of(d))})
 
@@ -226,7 +236,7 @@ def _custom(files: Sequence[FileEntry], reader: Reader) -> Mapping[str, object]:
 def _set_gate(
     save: FoundSave, names: set[str], inner: GateResult | None, expect: Expectations
 ) -> GateResult:
-    missing = _missing(names, expect.world_size if expect.whole else None)
+    missing = _missing(names, expect.demanded, whole=expect.whole)
     if missing is None and expect.whole and (lacking := save.facts.get("lacking")):
         missing = f"{lacking} is missing, the save before it has one"
     if missing:
@@ -243,11 +253,11 @@ def _set_gate(
     return GateResult(Gate.SET, True, f"random states of all {count} ranks, and {history.detail}")
 
 
-def _missing(names: set[str], world_size: int | None) -> str | None:
+def _missing(names: set[str], world_size: int | None, *, whole: bool = True) -> str | None:
     """Gaps in what Accelerate numbers itself, and random states of ranks."""
     ranks = {int(m.group(1)) for name in names if (m := _RNG.match(name))}
-    if world_size is not None:
-        for rank in range(max(world_size, max(ranks, default=-1) + 1)):
+    if whole:
+        for rank in range(max(world_size or 0, max(ranks, default=-1) + 1)):
             if rank not in ranks:
                 return f"random_states_{rank}.pkl is missing"
     numbered: dict[str, set[int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from rtj_sidecar.checkpoints.formats import jsonfile, sniff
 from rtj_sidecar.checkpoints.formats.base import FileCheck, MalformedError, Window
@@ -20,6 +20,18 @@ from rtj_sidecar.checkpoints.types import (
     PartFiles,
     Reason,
 )
+
+_LIBRARY_JSON = frozenset(
+    {
+        "config.json",
+        "generation_config.json",
+        "adapter_config.json",
+        "trainer_state.json",
+        "metadata.json",
+        "training_metadata.json",
+    }
+)
+"""Written by the libraries themselves, each one value: cut off, the save cannot be loaded."""
 
 
 def check_of(reader: Reader, entry: FileEntry) -> FileCheck:
@@ -63,7 +75,7 @@ def container_gate(save: FoundSave, reader: Reader) -> GateResult:
     checks = [(entry, check_of(reader, entry)) for entry in save.files]
     for entry in save.aliases:
         check = check_of(reader, entry)
-        if check.passed is False:
+        if check.passed is False and not _is_extra(entry.path):
             checks.append((entry, check))
     if not any(check.passed for _, check in checks) and _holds_nothing(save.files, reader):
         detail = f"{save.root_key} holds no bytes but zeros: nothing of it reached the disk"
@@ -104,7 +116,8 @@ def container_result(checks: Iterable[tuple[FileEntry, FileCheck]]) -> GateResul
     """
     proved = silent = count = total = 0
     for entry, check in checks:
-        if check.passed is False:
+        extra = _is_extra(entry.path)
+        if check.passed is False and not extra:
             detail = check.detail
             named = detail if detail.startswith(entry.path) else f"{entry.path}: {detail}"
             return failed(Gate.CONTAINER, check.reason, named)
@@ -112,12 +125,20 @@ def container_result(checks: Iterable[tuple[FileEntry, FileCheck]]) -> GateResul
         if check.passed and check.format != "json":
             count += 1
             proved += entry.size
-        elif check.format != "json":
+        elif check.format != "json" and not extra:
             silent += entry.size
     if not count or proved < silent:
         return GateResult(Gate.CONTAINER, None, f"{count} of {total} files can prove themselves")
     detail = f"{count} of {total} files proved by their own format"
     return GateResult(Gate.CONTAINER, True, detail)
+
+
+def _is_extra(path: str) -> bool:
+    """A JSON file that no layout names: a script's log of many values or its empty placeholder, of
+    which nobody can say that it is broken."""
+    name = name_of(path)
+    named = name in _LIBRARY_JSON or name.endswith(".index.json")
+    return name.endswith(".json") and not named
 
 
 def failed(gate: Gate, reason: Reason, detail: str) -> GateResult:
@@ -159,9 +180,9 @@ def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
     History can only condemn, never prove; and two saves in a row that leave the same file out are
     believed, because the caller passes the last two sets whatever their verdict.
     """
-    ranks = {r for entry in save.files if (r := rank_in(name_of(entry.path))) is not None}
+    ranks = _ranks((entry.path for entry in save.files), expect)
     if ranks and expect.whole:
-        count = max(expect.world_size or 0, max(ranks) + 1)
+        count = max(expect.demanded or 0, max(ranks) + 1)
         if (missing := first_gap(ranks, count)) is not None:
             return failed(
                 Gate.SET, Reason.FILES_MISSING, f"{save.root_key}: no file of rank {missing}"
@@ -183,10 +204,21 @@ def set_gate(save: FoundSave, *, expect: Expectations) -> GateResult:
     return GateResult(Gate.SET, None, f"{same} the saves before it")
 
 
-def missing_rank_file(paths: Iterable[str], *, world_size: int | None) -> str | None:
+def _ranks(paths: Iterable[str], expect: Expectations) -> frozenset[int]:
+    """Ranks of the world that the names state. One number alone, above the world, is none: it may
+    be the rank of a matrix."""
+    found = frozenset(r for path in paths if (r := rank_in(name_of(path))) is not None)
+    alone = len(found) == 1 and max(found) >= max(expect.world_size or 0, 1)
+    return frozenset() if alone else found
+
+
+def missing_rank_file(paths: Collection[str], *, world_size: int | None) -> str | None:
     """What is missing where names state ranks (`model_rank3.bin`): each such family of names must
     have every rank's, up to the largest seen and up to the world's."""
     families: dict[str, dict[int, str]] = {}
+    stated = {r for path in paths if (r := rank_in(name_of(path))) is not None}
+    if len(stated) == 1 and max(stated) >= max(world_size or 0, 1):
+        return None
     for path in paths:
         if (rank := rank_in(name_of(path))) is not None:
             families.setdefault(pattern_of(path), {})[rank] = path
@@ -235,9 +267,9 @@ def union_by_history(parts: Iterable[PartFiles], *, expect: Expectations) -> Gat
     union = union_of(parts)
     if not union:
         return failed(Gate.SET, Reason.FILES_MISSING, "no rank has a file of it")
-    ranks = {r for path in union if (r := rank_in(name_of(path))) is not None}
+    ranks = _ranks(union, expect)
     if ranks:
-        count = max(expect.world_size or 0, max(ranks) + 1)
+        count = max(expect.demanded or 0, max(ranks) + 1)
         if (missing := first_gap(ranks, count)) is not None:
             return failed(Gate.SET, Reason.FILES_MISSING, f"no file of rank {missing}")
     if expect.name_sets:

@@ -129,7 +129,7 @@ def _set_gate(paths: Sequence[str], expect: Expectations) -> GateResult:
     ranks = {rank for path in paths if (rank := rank_in(name_of(path))) is not None}
     if not expect.whole or ranks <= {0}:
         return GateResult(Gate.SET, None, "rank 0 writes for all, unless the state is sharded")
-    for rank in range(max(expect.world_size or 0, max(ranks) + 1)):
+    for rank in range(max(expect.demanded or 0, max(ranks) + 1)):
         if rank not in ranks:
             detail = f"{min(paths)}: no file of rank {rank}"
             return GateResult(Gate.SET, False, detail, Reason.FILES_MISSING)

@@ -73,7 +73,7 @@ class DcpHuggingFaceLayout:
         container = common.container_gate(save, reader)
         if container.passed is False:
             return marker, container, GateResult(Gate.SET, None, nested.NOT_LOOKED_AT)
-        world_size = expect.world_size if expect.whole else None
+        world_size = expect.demanded if expect.whole else None
         if expect.whole and (gap := _missing(files, world_size)):
             return marker, container, common.failed(Gate.SET, Reason.FILES_MISSING, gap)
         if index is not None and (problem := common.index_problem(reader, files, files[index])):
@@ -87,7 +87,7 @@ class DcpHuggingFaceLayout:
         if _consolidates(union) and not any(name_of(path) == INDEX for path in union):
             detail = f"no rank has {INDEX}, it is written last"
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
-        if gap := _missing(union, expect.world_size):
+        if gap := _missing(union, expect.demanded):
             return common.failed(Gate.SET, Reason.FILES_MISSING, gap)
         return GateResult(Gate.SET, True, f"{len(union)} files")
 

@@ -7,7 +7,7 @@ presence is demanded here. Names: transformers/trainer.py 5.24.0, accelerate/uti
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rtj_sidecar.checkpoints.layouts.common import missing_rank_file
@@ -17,7 +17,11 @@ from rtj_sidecar.checkpoints.layouts.grouping import name_of
 
 STATE = "trainer_state.json"
 RNG = re.compile(r"^rng_state(?:_(\d+))?\.pth$")
-MODEL = re.compile(r"^(model|pytorch_model|adapter_model|tf_model|consolidated).*")
+MODEL = re.compile(
+    r"^(model(-\d+-of-\d+)?\.safetensors|pytorch_model(_fsdp)?(-\d+-of-\d+)?\.bin"
+    r"|adapter_model\.(safetensors|bin)|model\.safetensors\.index\.json"
+    r"|pytorch_model\.bin\.index\.json)$"
+)
 TORCH = re.compile(
     r"^(optimizer|scheduler|training_args|pytorch_model|pytorch_model_fsdp|adapter_model"
     r"|pytorch_model_fsdp_\d+_rank\d+|optimizer_\d+_rank\d+)\.bin$"
@@ -28,6 +32,13 @@ _WHOLE = {"model.safetensors", "pytorch_model.bin", "pytorch_model_fsdp.bin", *_
 _OPTIMIZER = {"optimizer.pt", "optimizer.bin"}
 _SCHEDULER = {"scheduler.pt", "scheduler.bin"}
 _FIRST_RANKS = {STATE, "training_args.bin", "config.json", *_OPTIMIZER, *_SCHEDULER, *_WHOLE}
+
+
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+_ACCESSORY = re.compile(
+    r"^(training_args|optimizer.*|scheduler.*|scaler.*|rng_state.*|random_states.*)\.(bin|pt|pth)$"
+)
+_WEIGHTS_BYTES, _WEIGHTS_DEPTH = 1 << 10, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,10 @@ class Asked:
 
 
 def missing(
-    inner: Collection[str], asked: Asked, *, world_size: int | None, first: bool = True
+    inner: Mapping[str, int], asked: Asked, *, world_size: int | None, first: bool = True
 ) -> str | None:
-    """What is missing among the paths relative to the directory; None where all is there.
+    """What is missing among the paths (relative to the directory, with sizes in bytes); None where
+    all is there, or where only `names_its_model` is false: then nobody can tell.
 
     `first` false: these are not the files of all ranks, and those of others may be absent.
     """
@@ -57,10 +69,10 @@ def missing(
         return "scheduler.pt is missing"
     if first and (problem := missing_rank_file(inner, world_size=world_size)):
         return problem
-    return missing_rng(inner, world_size)
+    return missing_rng(inner, world_size, gapless=first)
 
 
-def _model(inner: Collection[str]) -> str | None:
+def _model(inner: Mapping[str, int]) -> str | None:
     names = set(inner)
     adapters = [path for path in inner if name_of(path) in _ADAPTERS and path.count("/") <= 1]
     for path in adapters:
@@ -70,7 +82,26 @@ def _model(inner: Collection[str]) -> str | None:
     sharded = any(path.startswith("pytorch_model_fsdp_") or by_deepspeed(path) for path in inner)
     if adapters or sharded or names & _WHOLE or names & set(INDEXES):
         return None
-    return "no model file"
+    # `save_pretrained` writes its configuration beside the weights.
+    return "no model file" if "config.json" in names and not _has_weights(inner) else None
+
+
+def names_its_model(inner: Mapping[str, int]) -> bool:
+    """Whether a file is there that holds, or may well hold, the model: a Trainer of another
+    library (sentence-transformers, adapters) saves it under names of its own."""
+    named = any(path in INDEXES or name_of(path) in _WHOLE for path in inner)
+    sharded = any(path.startswith("pytorch_model_fsdp_") or by_deepspeed(path) for path in inner)
+    return named or sharded or _has_weights(inner)
+
+
+def _has_weights(inner: Mapping[str, int]) -> bool:
+    return any(
+        path.endswith(_WEIGHTS)
+        and size >= _WEIGHTS_BYTES
+        and path.count("/") <= _WEIGHTS_DEPTH
+        and not _ACCESSORY.match(name_of(path))
+        for path, size in inner.items()
+    )
 
 
 def has_optimizer(inner: Collection[str]) -> bool:
@@ -84,7 +115,11 @@ def has_scheduler(inner: Collection[str], asked: Asked) -> bool:
     return bool(_SCHEDULER & set(inner)) or asked.deepspeed_scheduler is True
 
 
-def missing_rng(names: Collection[str], world_size: int | None) -> str | None:
+def missing_rng(
+    names: Collection[str], world_size: int | None, *, gapless: bool = True
+) -> str | None:
+    """`world_size`: processes of the job that made it, None where it is not known; `gapless`: all
+    ranks' files are here, so none is missing below the last."""
     ranks = {int(m.group(1)) for name in names if (m := RNG.match(name)) and m.group(1)}
     if not ranks:
         if "rng_state.pth" not in names:
@@ -92,9 +127,9 @@ def missing_rng(names: Collection[str], world_size: int | None) -> str | None:
         if world_size is not None and world_size > 1:
             return f"rng_state.pth is of one process, the job has {world_size}"
         return None
-    if world_size is None:
+    if not gapless:
         return None
-    for rank in range(max(world_size, max(ranks) + 1)):
+    for rank in range(max(world_size or 0, max(ranks) + 1)):
         if rank not in ranks:
             return f"rng_state_{rank}.pth is missing"
     return None

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from rtj_sidecar.checkpoints.formats.base import FileCheck
 from rtj_sidecar.checkpoints.formats.facts import number
-from rtj_sidecar.checkpoints.layouts import common, deepspeed_rules, nested
+from rtj_sidecar.checkpoints.layouts import common, deepspeed_rules, nested, orbax
 from rtj_sidecar.checkpoints.layouts import hf_rules as rules
 from rtj_sidecar.checkpoints.layouts.base import Listing
+from rtj_sidecar.checkpoints.layouts.dcp_rules import MARKER as DCP_MARKER
 from rtj_sidecar.checkpoints.layouts.fields import fields_of
 from rtj_sidecar.checkpoints.layouts.grouping import name_of
 from rtj_sidecar.checkpoints.layouts.guides import hf_trainer as guides
@@ -38,6 +39,7 @@ from rtj_sidecar.checkpoints.types import (
 _DIRECTORY = re.compile(r"^checkpoint-(\d+)$")
 _STATE_KEYS = ("global_step", "epoch", "log_history", "best_metric", "best_model_checkpoint")
 _ARGUMENTS = ("save_only_model", "fp16")
+_FOREIGN = frozenset({DCP_MARKER, orbax.MARKER, orbax.TREE, "manifest.ocdbt"})
 
 
 class HuggingFaceTrainerLayout:
@@ -90,12 +92,12 @@ class HuggingFaceTrainerLayout:
             model_only=told.get("model_only") is True,
             deepspeed_scheduler=True if told.get("deepspeed_scheduler") is True else None,
         )
-        names = [path.removeprefix(prefix) for path in union]
+        names = {path.removeprefix(prefix): size for path, size in union.items()}
         # Facts of an older sidecar do not tell what was asked for: then only what it demanded.
         missing = (
-            rules.missing(names, asked, world_size=expect.world_size)
+            rules.missing(names, asked, world_size=expect.demanded)
             if told
-            else rules.missing_rng(names, expect.world_size)
+            else rules.missing_rng(names, expect.demanded)
         )
         if missing:
             return common.failed(Gate.SET, Reason.FILES_MISSING, missing)
@@ -120,6 +122,9 @@ def _is_ours(found: list[FileEntry]) -> bool:
     names = {name_of(entry.path) for entry in found if entry.path.count("/") == depth}
     if names & {STATE, "training_args.bin"} or any(rules.RNG.match(name) for name in names):
         return True
+    # Other frameworks' directories may bear the same name.
+    if any(name in _FOREIGN or name.endswith(".distcp") for name in names):
+        return False
     return "random_states_0.pkl" not in names and (
         names <= {"config.json", "generation_config.json"}
         or any(rules.MODEL.match(name) for name in names)
@@ -257,12 +262,15 @@ def _set_gate(
         problem = common.index_problem(reader, {e.path: e for e in save.files}, files[name])
         if problem:
             return common.failed(Gate.SET, *problem)
-    world_size = expect.world_size if expect.whole else None
+    world_size = expect.demanded if expect.whole else None
     asked = _asked(files, reader)
-    missing = rules.missing(files, asked, world_size=world_size, first=expect.whole)
+    sizes = {name: entry.size for name, entry in files.items()}
+    missing = rules.missing(sizes, asked, world_size=world_size, first=expect.whole)
     if missing:
         detail = f"{save.root_key}: {missing}; the Trainer would resume without an error, wrongly"
         return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+    if not rules.names_its_model(sizes):
+        return _unseen("no file in it bears the name of a model: which one it is, nobody can tell")
     return GateResult(Gate.SET, True, "model, optimizer, scheduler and RNG state are there")
 
 

@@ -22,6 +22,7 @@ from rtj_sidecar.checkpoints.layouts.grouping import name_of
 from rtj_sidecar.checkpoints.layouts.guides import megatron as guides
 from rtj_sidecar.checkpoints.layouts.names import is_temporary
 from rtj_sidecar.checkpoints.layouts.stated import POINTERS, beside, text_pointer
+from rtj_sidecar.checkpoints.paths import UnsafePathError
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.resume_state import HAS, parts_named
 from rtj_sidecar.checkpoints.types import (
@@ -66,7 +67,7 @@ class MegatronLayout:
         return tuple(
             _save(root, found, reader)
             for root, found in sorted(roots.items())
-            if _is_ours([entry.path[len(root) + 1 :] for entry in found])
+            if _is_ours({entry.path[len(root) + 1 :]: entry for entry in found}, reader)
         )
 
     def gates(
@@ -122,12 +123,20 @@ def _root(path: str) -> str | None:
     return None
 
 
-def _is_ours(inner: Collection[str]) -> bool:
-    return (
-        megatron_grid.is_legacy(inner)
-        or nested.has_dcp([path for path in inner if "/" not in path])
-        or bool({COMMON, MARKER} & set(inner))
-    )
+def _is_ours(inner: Mapping[str, FileEntry], reader: Reader) -> bool:
+    if megatron_grid.is_legacy(inner) or COMMON in inner:
+        return True
+    if nested.has_dcp([path for path in inner if "/" not in path]):
+        return True
+    entry = inner.get(MARKER)
+    if entry is None:
+        return False
+    # Anybody's directory may have a `metadata.json`, and `release` is a word of every day.
+    try:
+        told = common.json_of(reader, entry, keep=("sharded_backend",))
+    except (OSError, UnsafePathError):
+        return False
+    return "sharded_backend" in told.facts
 
 
 def _told(files: Mapping[str, FileEntry], reader: Reader) -> Mapping[str, object]:

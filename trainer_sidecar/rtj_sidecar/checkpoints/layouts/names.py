@@ -24,7 +24,12 @@ _SHARD_APART = re.compile(f"({_SHARD.pattern})")
 _NUMBER = re.compile(r"([A-Za-z]*)([-_=. ]?)(?<![\d.])(\d+)(?![\d]|\.\d|[A-Za-z])")
 _SUFFIX = re.compile(r"\.(pt|pth|ckpt|bin|tar|safetensors|json|txt|pkl|npz|npy|h5|keras)$")
 # Not `mp_rank_00`: a rank in one dimension of a grid is not a rank of the world.
-_RANK = re.compile(r"(?<![a-z]p_)rank[-_=]?(\d+)", re.IGNORECASE)
+# Nor the rank of a low-rank adapter: `lora_rank16.pt`.
+_RANK = re.compile(
+    r"(?<![a-z]p_)(?<!lora)(?<!lora[-_.])(?<!adapter)(?<!adapter[-_.])(?<!dora)(?<!dora[-_.])"
+    r"rank[-_=]?(\d+)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)

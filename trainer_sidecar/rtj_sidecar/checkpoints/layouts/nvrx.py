@@ -65,10 +65,10 @@ class NvrxLocalLayout:
         if not expect.whole:
             told = GateResult(Gate.SET, None, "the other ranks' files are on their disks")
             return marker, container, told
-        return marker, container, _set_gate(clean, expect.world_size)
+        return marker, container, _set_gate(clean, expect.demanded)
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
-        return _set_gate(_ranks(common.union_of(parts))[0], expect.world_size)
+        return _set_gate(_ranks(common.union_of(parts))[0], expect.demanded)
 
 
 def _is_dirty(path: str) -> bool:

@@ -34,7 +34,7 @@ MARKER = "_CHECKPOINT_METADATA"
 TREE = "_METADATA"
 TEMPORARY = ".orbax-checkpoint-tmp"
 _MANIFEST = "manifest.ocdbt"
-_PROCESS = re.compile(r"^(.*/)?(?:ocdbt\.process_|array_metadatas/process_)(\d+)(?:/|$)")
+_PROCESS = re.compile(r"^(.*/)?(ocdbt\.|array_metadatas/)process_(\d+)(?:/|$)")
 _DATA = re.compile(r"(^|/)d/[0-9a-f]{32}$")
 _MARKER_KEYS = ("commit_timestamp_nsecs", "metrics", "custom_metadata")
 _JSON = ("metadata", "metrics")
@@ -211,23 +211,27 @@ def _check(reader: Reader, entry: FileEntry) -> FileCheck:
 
 
 def _set_gate(files: Iterable[str]) -> GateResult:
-    """In each item, the files of processes 0 to the last, and a manifest beside its data."""
+    """In each item, the data of every process that described arrays, and a manifest beside it.
+
+    A host that owns no fragment of an array writes nothing: gaps in the numbers prove nothing.
+    """
     paths = set(files)
-    processes: dict[str, set[int]] = {}
+    wrote: dict[str, set[int]] = {}
+    described: dict[str, set[int]] = {}
     for path in paths:
         if named := _PROCESS.match(path):
-            processes.setdefault(path[: named.start(2)], set()).add(int(named.group(2)))
-    for stem, found in sorted(processes.items()):
-        for process in range(max(found) + 1):
-            if process not in found:
-                detail = f"{stem}{process} is missing"
-                return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+            kind = wrote if named.group(2) == "ocdbt." else described
+            kind.setdefault(named.group(1) or "", set()).add(int(named.group(3)))
+    for stem, found in sorted(described.items()):
+        if stem in wrote and (lost := sorted(found - wrote[stem])):
+            detail = f"{stem}ocdbt.process_{lost[0]} is missing, its array metadata is there"
+            return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
     for path in sorted(paths):
         if _DATA.search(path):
             manifest = f"{path[: -len('d/') - 32]}{_MANIFEST}"
             if manifest not in paths:
                 detail = f"{manifest} is missing beside its data"
                 return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
-    if not processes:
+    if not wrote and not described:
         return GateResult(Gate.SET, None, "nothing says which files belong to it")
     return GateResult(Gate.SET, True, "the files of every process, each with its manifest")
