@@ -26,6 +26,7 @@ from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.launching import FILE_STOP_WISH, go_message
 from rtj_sidecar.looking import Looking
+from rtj_sidecar.opening import take_place
 from rtj_sidecar.prefetching import Prefetching
 from rtj_sidecar.preparing import Preparing
 from rtj_sidecar.restorer import Restorer
@@ -146,7 +147,9 @@ class Attempts:
             for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
                 (at.link.run / name).unlink(missing_ok=True)
             at.begin_progress()
+            at.journal.note(world_of_go=directive.world_size)
             at.link.go(go_message(at, directive, resume))
+            take_place(at, directive)
         state = at.supervisor
         over = state is not None and state.trainer.attempt == attempt and not at.is_training
         if not over or directive.through_store is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
@@ -51,6 +52,7 @@ class Directory:
         self.reader = Reader(path)
         self.layouts = layouts_for(layout=layout, include=include)
         self.expect = expect
+        self.here_before: frozenset[tuple[str, str]] = frozenset()  # before the go, and nobody's
         self.place: str | None = None  # "<rank>/<world size>" of the attempt
         self.sight = Sight(self.reader, self.layouts, depth=depth)
         self.ledger = LocalLedger(path, run_id=run_id)
@@ -60,10 +62,19 @@ class Directory:
         """What the directory holds now. Raises DirectoryProblem where it cannot be read."""
         try:
             return self.sight.look(
-                writers=writers, expect=self.expect, is_known=self.ledger.is_known, settle=settle
+                writers=writers,
+                expect=self.expect,
+                is_known=self.ledger.is_known,
+                is_earlier=self._is_earlier,
+                settle=settle,
             )
         except OSError as error:
             raise problem_of(error, self.path, "read") from error
+
+    def _is_earlier(self, found: FoundSave) -> bool:
+        """Whether it was judged when it finished, by the world of its own attempt, or was there
+        before any: a smaller world's save is whole in a larger one."""
+        return self.ledger.is_known(found) or found.identity in self.here_before
 
     def make(self, *, uid: int, gid: int) -> None:
         """Make the directory where only the volume above it is there, for the trainer's user.
@@ -150,7 +161,8 @@ class Directory:
             return False
         files = {file.path: file.stamp.size for file in save.pin.files}
         part = PartFiles(rank=rank, files=files, facts=record.facts.facts)
-        return layout.union_gate(parts=[part], expect=self.expect).passed is not False
+        expect = replace(self.expect, earlier=ship.adopted)
+        return layout.union_gate(parts=[part], expect=expect).passed is not False
 
     def next_ordinal(self) -> int:
         return max((s.record.ordinal for s in self._saves.values()), default=0) + 1

@@ -18,6 +18,7 @@ from rtj_sidecar.committing import Committing
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.messages import OpenShip, Seen
 from rtj_sidecar.naming import Group, Heard, groups, next_naming
+from rtj_sidecar.opening import world_of_new
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.unfit import said_against
@@ -137,7 +138,8 @@ class Holding:
             n=entry.next_n,
             save=lead.facts,
             seen={rank: heard.save.paths for rank, heard in found.name.by_rank.items()},
-            world_size=directive.world_size,
+            world_size=world_of_new(at, directive) or directive.world_size,
+            adopted=lead.attempt == 0,
             parent=entry.parent,
         )
         if isinstance(answer, Named):

@@ -24,6 +24,7 @@ class Entry(Wire):
     restored_attempt: int = 0  # restore ran to its end in that attempt: never again
     here_before: list[tuple[str, str]] = Field(default_factory=list)
     """Saves (root key, generation) that lay in the directory before the go and are nobody's."""
+    world_of_go: int | None = None  # pods of the attempt that was told to go last
     restored_bytes: int = 0  # fetched by it
     restore_total_bytes: int = 0
     resume: Resume | None = None  # what that attempt started from

@@ -96,17 +96,31 @@ def _elsewhere(opened: Callable[..., Store], config: SidecarConfig, url: str) ->
 
 
 def union_gate(
-    layout: str, parts: Sequence[PartFiles], world_size: int, *, procs: int = 1
+    layout: str, parts: Sequence[PartFiles], world_size: int | None, *, procs: int = 1
 ) -> GateResult:
-    """Whether the ranks' parts together are a whole save, by the layout's own rules."""
+    """Whether the ranks' parts together are a whole save, by the layout's own rules. `world_size`:
+    pods that made it, None where nobody knows."""
     chosen = layouts_for(layout=layout)[0]
-    return chosen.union_gate(parts=parts, expect=Expectations(world_size=world_size * procs))
+    size = None if world_size is None else world_size * procs
+    return chosen.union_gate(parts=parts, expect=Expectations(world_size=size))
 
 
-def expectations(config: SidecarConfig, directive: Directive) -> Expectations:
-    """How much of a save this directory holds: all of it, or one rank's share."""
+def expectations(config: SidecarConfig, directive: Directive, *, world: int | None) -> Expectations:
+    """How much of a save this directory holds: all of it, or one rank's share. `world`: pods of
+    the attempt whose trainer makes or made what is new here, None where none was started yet."""
     alone = directive.world_size == 1 or config.shared_directory
-    return Expectations(world_size=directive.world_size * procs_of(config), whole=alone)
+    size = directive.world_size if world is None else world
+    return Expectations(world_size=size * procs_of(config), whole=alone, earlier=world is None)
+
+
+def world_of_new(station: Station, directive: Directive) -> int | None:
+    """Pods of the attempt that was told to go last in this pod: until the next go, what is new is
+    of its making. None where no trainer was started here yet."""
+    went = station.link.told_to_go()
+    if went == 0:
+        return None
+    told = station.journal.entry.world_of_go if went < directive.attempt else None
+    return directive.world_size if told is None else told
 
 
 def gang_of(config: SidecarConfig, directive: Directive) -> Gang | None:
@@ -126,7 +140,9 @@ def processes_of(config: SidecarConfig, directive: Directive) -> int | None:
 def take_place(station: Station, directive: Directive) -> None:
     """What this pod's directory and its view of the run have to know of the attempt."""
     config = station.site.config
-    station.directory.expect = expectations(config, directive)
+    world = world_of_new(station, directive)
+    station.directory.expect = expectations(config, directive, world=world)
+    station.directory.here_before = frozenset(station.journal.entry.here_before)
     station.directory.place = f"{directive.rank}/{directive.world_size}"
     if station.run is not None:
         station.run.gang = gang_of(config, directive)

@@ -60,6 +60,7 @@ class Sight:
         writers: Writers,
         expect: Expectations,
         is_known: Callable[[FoundSave], bool],
+        is_earlier: Callable[[FoundSave], bool] = lambda _: False,
         settle: float = SETTLE_SECONDS,
     ) -> Look:
         """What the directory holds now. Raises OSError where it cannot be read."""
@@ -84,6 +85,7 @@ class Sight:
             ),
             writers=writers,
             expect=expect,
+            is_earlier=is_earlier,
         )
         self.largest = max([self.largest, *(save.size for save in snapshot.saves)])
         return Look(self._deeper.look(judged), snapshot, lost)

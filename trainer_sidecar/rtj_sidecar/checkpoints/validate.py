@@ -6,8 +6,9 @@ applies. A save that still changes is judged no further, so a poll costs nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rtj_sidecar.checkpoints.layouts.base import Layout
 from rtj_sidecar.checkpoints.layouts.common import family_of, name_set
@@ -28,6 +29,9 @@ from rtj_sidecar.checkpoints.types import (
     Verdict,
 )
 from rtj_sidecar.checkpoints.vanished import proves_itself
+
+_EARLIER = "\0earlier"
+"""Behind the root key in the memo: judged as a save from before this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +66,13 @@ def judge_all(
     patience: Patience,
     writers: Writers,
     expect: Expectations,
+    is_earlier: Callable[[FoundSave], bool] = lambda _: False,
 ) -> tuple[tuple[FoundSave, Verdict], ...]:
     """A verdict for each save of the snapshot, in its order. Unchanged files are not read again.
 
     The name sets in `expect` (from before this directory's memory) are used for a save that has
-    fewer than two earlier ones beside it.
+    fewer than two earlier ones beside it. `is_earlier`: made before this attempt, so its number of
+    processes is its own; asked only of saves that the attempt's number condemns.
     """
     by_name = {layout.name: layout for layout in layouts}
     judged: list[tuple[FoundSave, Verdict]] = []
@@ -94,22 +100,27 @@ def judge_all(
         if family and not followed and patience.settle_for(save) == patience.settle_seconds:
             # `last.ckpt` is written after the numbered file: the newest save waits for its alias.
             quiet = busy.get(parent_of(save.root_key), quiet) if quiet.passed else quiet
-        verdict = judge(
+        judge_it = partial(
+            judge,
             save=save,
             layout=by_name[save.layout],
             reader=reader,
-            expect=replace(expect, name_sets=sets),
             quiet=quiet,
             closed=is_closed(save=save, writers=writers)
             or _followed(save, snapshot.saves[at + 1 :]),
             shrinking=save.root_key in snapshot.shrinking or _is_remainder(save, reader),
         )
+        expected = replace(expect, name_sets=sets)
+        verdict = judge_it(expect=expected)
+        lacks = (verdict.status, verdict.reason) == (Status.TORN, Reason.FILES_MISSING)
+        if lacks and expected.demanded is not None and is_earlier(save):
+            verdict = judge_it(expect=replace(expected, earlier=True))
         if family and _container_ok(verdict):
             history[family] = (*history.get(family, ()), name_set(save))[-2:]
         judged.append((save, verdict))
     present = {save.root_key for save in snapshot.saves}
-    for root_key in [known for known in reader.memo if known not in present]:
-        del reader.memo[root_key]
+    for key in [key for key in reader.memo if key.removesuffix(_EARLIER) not in present]:
+        del reader.memo[key]
     return tuple(judged)
 
 
@@ -131,12 +142,13 @@ def judge(
         return _verdict(Status.WRITING, (quiet,), quiet.reason, quiet.detail, save)
     # A poll of an unchanged directory must not walk through every file of every save again.
     depends = (save.aliases, save.step, save.facts, layout.name, expect, closed)
-    known = reader.memo.get(save.root_key)
+    key = save.root_key + (_EARLIER if expect.earlier else "")
+    known = reader.memo.get(key)
     if isinstance(known, _Known) and (known.files, known.depends) == (save.files, depends):
         return known.verdict
     verdict = _by_gates(save, layout, reader, expect, quiet, closed)
     if verdict.status is not Status.UNKNOWN:
-        reader.memo[save.root_key] = _Known(save.files, depends, verdict)
+        reader.memo[key] = _Known(save.files, depends, verdict)
     return verdict
 
 
@@ -182,10 +194,13 @@ def _verdict(
 def _is_remainder(save: FoundSave, reader: Reader) -> bool:
     """Whether it is what a rotation left of a save that was whole: no save of its own. A save that
     loses a file before it was ever whole (a marker that says "unfinished") is just finishing."""
-    known = reader.memo.get(save.root_key)
-    if not isinstance(known, _Known) or not known.verdict.candidate:
-        return False
-    return lost_files(before=known.files, now=save.files)
+    judged = (reader.memo.get(save.root_key + suffix) for suffix in ("", _EARLIER))
+    return any(
+        isinstance(known, _Known)
+        and known.verdict.candidate
+        and lost_files(before=known.files, now=save.files)
+        for known in judged
+    )
 
 
 def _followed(save: FoundSave, later: Sequence[FoundSave]) -> bool:

@@ -36,8 +36,8 @@ from rtj_sidecar.runs.unfit import facts_of_parts
 from rtj_sidecar.runs.verify import check_files
 from rtj_sidecar.stores.base import StoreProblem
 
-UnionGate = Callable[[str, Sequence[PartFiles], int], GateResult]
-"""(layout, parts, world size) -> the set gate over all parts together."""
+UnionGate = Callable[[str, Sequence[PartFiles], int | None], GateResult]
+"""(layout, parts, world size or None where nobody knows) -> the set gate over all parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,8 @@ def commit(
         dropped = _drop(context, save, fence, Reason.CHECKPOINT_IGNORED, why_ignored)
         return dropped if isinstance(dropped, FenceLost) else Ignored(why_ignored)
     with_files = [part for _, part in sorted(parts.items()) if part.files]
-    gate = union_gate(ship.layout, [_part_files(part) for part in with_files], ship.world_size)
+    world = None if ship.adopted else ship.world_size
+    gate = union_gate(ship.layout, [_part_files(part) for part in with_files], world)
     if gate.passed is False:
         # A rank that nobody expected may still hold what is missing.
         silent = [rank for rank in range(ship.world_size) if rank not in parts]

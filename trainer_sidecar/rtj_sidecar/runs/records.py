@@ -143,6 +143,7 @@ class ShipRecord(Wire):
     expected: list[int]
     contested: list[str] = Field(default_factory=list)
     world_size: int
+    adopted: bool = False  # it lay there before any attempt: who made it, nobody knows
     named_at: float
     reserved: str | None = None  # no ship: an import, of that sidecar or command, has the number
 

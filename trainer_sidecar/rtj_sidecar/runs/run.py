@@ -284,8 +284,10 @@ class Run:
         seen: Mapping[int, Collection[str]],
         world_size: int,
         parent: Parent | None,
+        adopted: bool = False,
     ) -> Named | Ignored:
-        """Name a save. `seen`: rank -> paths of its files; `parent`: what this attempt began from.
+        """Name a save. `seen`: rank -> paths of its files; `parent`: what this attempt began from;
+        `adopted`: it lay there before any attempt.
 
         `n` taken by another save: the next free one is used, see `Named.ship`. Ignored: the save
         lies below its parent (reason CheckpointIgnored); nothing was written.
@@ -298,6 +300,7 @@ class Run:
             seen=seen,
             world_size=world_size,
             parent=parent,
+            adopted=adopted,
         )
 
     def try_commit(

@@ -39,6 +39,7 @@ def name_ship(
     seen: Mapping[int, Collection[str]],
     world_size: int,
     parent: Parent | None,
+    adopted: bool = False,
 ) -> Named | Ignored:
     """Name a save as the n-th of this fence; a number that another save bears is passed over.
 
@@ -62,6 +63,7 @@ def name_ship(
             expected=sorted(seen),
             contested=sorted(path for path, times in counted.items() if times > 1),
             world_size=world_size,
+            adopted=adopted,
             named_at=context.now(),
         )
         if context.create(keys.ship_key(at), ship):
