@@ -11,6 +11,7 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
 from rtj_api.wire import Directive, SidecarConfig
 from rtj_sidecar.checkpoints.types import Gate, GateResult
+from rtj_sidecar.journal import Entry
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.run import Run
@@ -74,6 +75,8 @@ def choice(
     )
     station = SimpleNamespace(run=run, directory=SimpleNamespace())
     station.site = SimpleNamespace(config=config(procs_per_replica=procs, **fields))
+    station.link = SimpleNamespace(told_to_go=lambda: 0)
+    station.journal = SimpleNamespace(entry=Entry())
     take_place(station, directive(world_size))  # type: ignore[arg-type]
     return choose(
         Facts(

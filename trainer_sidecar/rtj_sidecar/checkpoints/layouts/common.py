@@ -80,7 +80,7 @@ def container_gate(save: FoundSave, reader: Reader) -> GateResult:
     if not any(check.passed for _, check in checks) and _holds_nothing(save.files, reader):
         detail = f"{save.root_key} holds no bytes but zeros: nothing of it reached the disk"
         return failed(Gate.CONTAINER, Reason.TRUNCATED, detail)
-    return container_result(checks)
+    return container_result(checks, all_json=all(e.path.endswith(".json") for e in save.files))
 
 
 def _holds_nothing(entries: Iterable[FileEntry], reader: Reader) -> bool:
@@ -109,18 +109,19 @@ def not_torch(entries: Iterable[FileEntry], reader: Reader) -> GateResult | None
     return None
 
 
-def container_result(checks: Iterable[tuple[FileEntry, FileCheck]]) -> GateResult:
+def container_result(
+    checks: Iterable[tuple[FileEntry, FileCheck]], *, all_json: bool = False
+) -> GateResult:
     """The gate over (file, its check). None where the bytes that prove themselves are the fewer.
 
-    A JSON text that parses refutes nothing and proves nothing of the tensors beside it.
+    A JSON text that parses refutes nothing and proves nothing of the tensors beside it; `all_json`:
+    there is nothing beside it, so one that does not parse is no mere extra.
     """
     proved = silent = count = total = 0
     for entry, check in checks:
-        extra = _is_extra(entry.path)
+        extra = not all_json and _is_extra(entry.path)
         if check.passed is False and not extra:
-            detail = check.detail
-            named = detail if detail.startswith(entry.path) else f"{entry.path}: {detail}"
-            return failed(Gate.CONTAINER, check.reason, named)
+            return failed(Gate.CONTAINER, check.reason, _named(entry.path, check.detail))
         total += 1
         if check.passed and check.format != "json":
             count += 1
