@@ -26,6 +26,8 @@ _UNHEARD = (
     "attempt {} goes on through the store: its pods cannot be heard, so its steps are not known "
     "here before it ends. See the trainers' logs, and fences/ and ready/ of the run in the store"
 )
+# Told after whatever else is wrong, which may be why: a full disk, then the saves that it costs.
+_CONSEQUENCES = {Reason.SAVES_VANISH}
 
 
 def with_condition(
@@ -181,7 +183,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                     "and the pod",
                 )
             )
-    return found
+    return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)
 
 
 def _memory(member: Member) -> list[tuple[str, str]]:

@@ -185,7 +185,7 @@ def test_a_request_rolls_back_to_the_save_it_names() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({}, "names no save"), ({"save": "gs://b/last.pt"}, "full name")],
+    [({}, "names no save"), ({"save": "ftp://b/last.pt"}, "full name")],
 )
 def test_a_resume_from_that_names_nothing_is_refused_with_the_forms(
     fields: dict[str, str], words: str
