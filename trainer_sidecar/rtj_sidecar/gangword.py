@@ -20,6 +20,7 @@ class GangWord:
         self._at = station
         self.said: dict[int, Seen] = {}
         self.usual: frozenset[int] = frozenset()  # who writes a save, by the newest durable one
+        self._writers: set[int] = set()  # who told of one of its own since the go
 
     def hear(self, seen: Seen) -> bool:
         """Whether it is a word on this attempt. Raises ValueError for one of another gang."""
@@ -29,11 +30,21 @@ class GangWord:
         if seen.attempt < at.attempt:
             return False  # A zombie, or a rank that has not heard of this attempt yet.
         self.said[seen.rank] = seen
+        if any(save.attempt == seen.attempt for save in seen.saves):
+            self._writers.add(seen.rank)
         return True
 
     def expect_as_usual(self, ranks: list[int]) -> None:
         """Who wrote the newest durable save, as far as this holder has seen none commit."""
         self.usual = self.usual or frozenset(ranks)
+
+    @property
+    def waited_for(self) -> frozenset[int]:
+        """Who is waited for before a save gets its name; empty where nothing is known yet.
+
+        A rank whose word came late once, so that a save was named without it, writes all the same:
+        named again without it, its pod would be given another rank's file of that name."""
+        return self.usual | self._writers if self.usual else self.usual
 
     def sent(self, name: str) -> set[int]:
         """Ranks that have told that their part of this save is in the store."""
@@ -50,6 +61,7 @@ class GangWord:
 
     def forget_ends(self) -> None:
         """At the go: no rank's last word on the attempt before is its last on this one."""
+        self._writers.clear()
         for rank, seen in self.said.items():
             self.said[rank] = seen.model_copy(update={"final": False})
 

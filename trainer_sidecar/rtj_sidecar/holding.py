@@ -119,7 +119,7 @@ class Holding:
             heard=list(self._heard.values()),
             open_ships=len(self.list.open),
             lagging_since=self.list.lagging_since(self.word.sent),
-            usual=self.word.usual,
+            usual=self.word.waited_for,
             world_size=directive.world_size,
             now=time.monotonic(),
             # Who wrote the last save writes this one: named without it, each share of the save

@@ -45,6 +45,7 @@ class Looking:
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0
         self._condemned: set[str] = set()
+        self._marked: set[str] = set()  # also those that a roll-back left behind, on no line now
         self._lost = 0  # saves that vanished unpinned
         self._lost_at: float | None = None
         self._busy = asyncio.Lock()  # two looks at once would pin one save twice
@@ -273,8 +274,10 @@ class Looking:
         """Saves of the run that bear a mark, and those found torn in this directory."""
         # What lies in an archive is out of reach, and nothing is wrong with it.
         nothing_wrong = (None, Reason.CHECKPOINT_ARCHIVED)
-        marked = sum(found.invalid not in nothing_wrong for found in self._at.candidates)
-        return marked + len(self._condemned)
+        for found in self._at.candidates:
+            keep = self._marked.discard if found.invalid in nothing_wrong else self._marked.add
+            keep(found.name)
+        return len(self._marked) + len(self._condemned)
 
     def tell(self) -> None:
         """Refresh what the report says about checkpoints."""

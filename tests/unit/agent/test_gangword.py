@@ -1,0 +1,49 @@
+"""Who is waited for before a save gets its name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from rtj_sidecar.gangword import GangWord
+from rtj_sidecar.messages import Seen, SeenSave
+from rtj_sidecar.runs.records import SaveFacts
+
+
+def said(*, rank: int, made_in: int | None) -> Seen:
+    facts = SaveFacts(root_key="ckpt_5.pt", layout="torch", step=5, status="Verified")
+    save = SeenSave(
+        fingerprint=f"{rank}",
+        attempt=made_in or 0,
+        ordinal=1,
+        facts=facts,
+        paths=["ckpt_5.pt"],
+        bytes=1,
+        seen_at=1.0,
+    )
+    saves = [] if made_in is None else [save]
+    return Seen(job_uid="job-1", rank=rank, attempt=2, saves=saves)
+
+
+def a_word() -> GangWord:
+    site = SimpleNamespace(config=SimpleNamespace(job_uid="job-1", rank=0))
+    return GangWord(SimpleNamespace(site=site, attempt=2, directive=None))  # type: ignore[arg-type]
+
+
+def test_a_rank_whose_word_came_too_late_once_is_waited_for_from_then_on() -> None:
+    word = a_word()
+    word.hear(said(rank=0, made_in=2))
+    assert word.waited_for == frozenset()  # nothing is durable yet: all are waited for, a while
+    word.usual = frozenset({0})  # the first save was named, and committed, without rank 1
+    word.hear(said(rank=1, made_in=2))
+    assert word.waited_for == {0, 1}
+
+
+def test_what_was_left_by_an_older_attempt_makes_no_writer() -> None:
+    word = a_word()
+    word.usual = frozenset({0})
+    word.hear(said(rank=1, made_in=1))
+    word.hear(said(rank=2, made_in=None))
+    assert word.waited_for == {0}
+    word.hear(said(rank=1, made_in=2))
+    word.forget_ends()  # another trainer begins
+    assert word.waited_for == {0}
