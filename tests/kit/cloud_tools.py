@@ -32,7 +32,7 @@ _HADOOP_PARTS = (
     ("hadoop-hdfs", "test-jar"),
 )
 _POM = (
-    '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+    "<project><modelVersion>4.0.0</modelVersion>"
     "<groupId>rtj</groupId><artifactId>hdfs</artifactId><version>1</version><dependencies>"
     + "".join(_DEPENDENCY.format("org.apache.hadoop", n, HADOOP, t) for n, t in _HADOOP_PARTS)
     + _DEPENDENCY.format("junit", "junit", "4.13.2", "jar")

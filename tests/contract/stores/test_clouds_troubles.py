@@ -210,9 +210,12 @@ def test_a_secret_that_changes_is_taken_up(
     only(cloud, "az")
     wrong = {"AZURE_STORAGE_KEY": base64.b64encode(b"another").decode()}
     store = opened(secret={"AZURE_STORAGE_ACCOUNT": AZURE_ACCOUNT} | wrong)
-    problem(lambda: store.put("a", b"1"))
+    assert problem(lambda: store.put("a", b"1")).reason == Reason.CREDENTIALS_REFUSED
     (tmp_path / "secret-0" / "AZURE_STORAGE_KEY").write_text(AZURE_KEY)
     store.put("a", b"1")
+    found = store.get("a")
+    assert found is not None
+    assert found.data == b"1"
 
 
 def test_no_secret_is_written_anywhere(

@@ -72,7 +72,7 @@ async def reached(told: Told, calls: list[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _swept_first(told: Told) -> None:
+async def _swept_first(told: Told) -> list[str]:
     made, station = committing_of(told)
     try:
         await commit(made)
@@ -89,10 +89,12 @@ async def _swept_first(told: Told) -> None:
     await reached(told, ["sweep 1", "archive 1", "sweep 2", "archive 2"])
     assert made._moving is not None
     await made._moving
+    return told.calls
 
 
 def test_leftovers_are_swept_before_anything_moves(told: Told) -> None:
-    asyncio.run(_swept_first(told))
+    calls = asyncio.run(_swept_first(told))
+    assert calls == ["sweep 1", "archive 1", "sweep 2", "archive 2"]
 
 
 def test_what_ends_the_moving_is_said(told: Told, caplog: pytest.LogCaptureFixture) -> None:

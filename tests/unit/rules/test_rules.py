@@ -139,7 +139,7 @@ def test_rendered_thresholds_are_where_the_values_say(tmp_path: Path) -> None:
     }
     document = {"rule_files": ["rules.yaml"], "evaluation_interval": "13s", "tests": [case]}
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
-    promtool("test", "rules", tmp_path / "test.yaml")
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "test.yaml")
 
 
 def test_an_alert_can_be_left_out_by_name_and_only_by_a_name_there_is() -> None:

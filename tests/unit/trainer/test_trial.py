@@ -122,9 +122,14 @@ def test_it_never_meets_a_trainer(tmp_path: Path) -> None:
         one.until_running(1)
         one.link.trial(Trial(id="a", attempt=2, command=SLEEPER, timeout_seconds=60))
         one.stop(1)  # only now it may begin
-        one.until(lambda s: s.trial is not None and s.trial.id == "a" and not s.trial.ended)
+        state = one.until(lambda s: s.trial is not None and s.trial.id == "a")
+        assert state.trainer is None or state.trainer.exit_code is not None  # not beside it
+        assert state.trial is not None
+        assert not state.trial.ended
         one.stop(2)
-        one.until(lambda s: s.trial is not None and s.trial.ended)
+        state = one.until(lambda s: s.trial is not None and s.trial.ended)
+        assert state.trial is not None
+        assert state.trial.stopped
 
 
 @pytest.mark.skipif(not can_unshare(), reason="needs PID namespaces")

@@ -1,7 +1,7 @@
 """What a run's saves are worth: proved, examined, condemned; and the evidence.
 
-A verdict is a mark beside the save, and stands for everyone. Must never mark a save that could not
-be read for now, and never change one.
+A verdict is a mark beside the save, and stands for everyone. Must never mark a save that only
+could not be reached, and never change one.
 """
 
 from __future__ import annotations
