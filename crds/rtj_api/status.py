@@ -249,6 +249,51 @@ class CheckpointStatus(StatusModel):
     )
 
 
+class TimeBuckets(StatusModel):
+    """Seconds of a job's life by what they went to. None of them ever falls."""
+
+    queue: float = Field(0.0, description="Until the pods of a start without a fault were placed.")
+    schedule: float = Field(0.0, description="Until the pods were placed again, after a fault.")
+    start: float = Field(
+        0.0, description="Pods prepare and agree, and trainers until their first step or save."
+    )
+    restore: float = Field(0.0, description="The chosen save is brought to all ranks.")
+    productive: float = Field(0.0, description="Steps made for the first time.")
+    checkpoint_stall: float = Field(
+        0.0, description="No step was made while a save was written or, at the end, shipped."
+    )
+    lost: float = Field(
+        0.0, description="Steps made again after a restart, and the last, unfinished one before it."
+    )
+    detect: float = Field(0.0, description="From a fault in training until it was heard of.")
+    decide: float = Field(0.0, description="From then until the next attempt was recorded.")
+    hold: float = Field(0.0, description="Holds other than a suspension, and back-off.")
+    suspended: float = 0.0
+
+
+class TimeLedger(StatusModel):
+    """Where the job's time went. The buckets sum exactly to `until` − `since`.
+
+    While the gang trains, `until` is the last step or save that was heard of: of the time after
+    it nobody knows yet whether it was work.
+    """
+
+    since: Time = Field(
+        description="The job's creation; of a job made before there was a ledger, its first entry."
+    )
+    until: Time = Field(description="Accounted for up to then; never goes back.")
+    seconds: TimeBuckets = Field(default_factory=TimeBuckets)
+    step: int | None = Field(None, description="Of this attempt, at `until`.")
+    reached: int | None = Field(None, description="Furthest step of any attempt.")
+    interruptions: int = Field(0, description="Faults that ended a gang's training.")
+    recoveries: int = Field(0, description="Of these, those after which a step was made.")
+    recovery_seconds: float = Field(0.0, description="Of all of them: fault to next step.")
+    regains: int = Field(0, description="… and after which a new step was made.")
+    regain_seconds: float = Field(0.0, description="Of all of them: fault to new ground.")
+    down_since: Time | None = Field(None, description="A fault after which no step was made yet.")
+    behind_since: Time | None = Field(None, description="… no new step was made yet.")
+
+
 class Phases(StatusModel):
     """Seconds from the fault to work, stage by stage; absent stages were not passed or needed."""
 
@@ -372,6 +417,7 @@ class Status(StatusModel):
     budgets: Budgets = Field(default_factory=Budgets)
     progress: Progress = Field(default_factory=Progress)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)
+    ledger: TimeLedger | None = Field(None, description="Absent before the first entry.")
     attempts: list[AttemptRecord] = Field(default_factory=list, max_length=MAX_ATTEMPTS)
     conditions: list[Condition] = Field(default_factory=list, max_length=16)
     last_request: LastRequest | None = None

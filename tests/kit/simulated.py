@@ -90,6 +90,7 @@ class World:
     ghosts: list[Pod] = field(default_factory=list)  # force-deleted, their node may still run them
     older: list[PodView] = field(default_factory=list)
     store: Store = field(default_factory=Store)
+    created_at: float = 998.0  # the job
     job_uid: str = "abcd0000-0000-0000-0000-000000000001"
     job_rv: int = 1
     generation: int = 1

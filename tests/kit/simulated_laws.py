@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtj_api import contract, wire
-from rtj_api.status import Status
+from rtj_api.status import Status, TimeLedger
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -60,6 +60,14 @@ def check_status(world: World, old: Status, new: Status) -> None:
     rising(old, new)
     if new.budgets.restarts_since_progress > world.spec.max_restarts:
         raise LawBroken("the budget was exceeded")
+    ledger = new.ledger
+    if ledger is None:
+        raise LawBroken("a status was written without its ledger")
+    if ledger.since != world.created_at or ledger.until > world.now:
+        raise LawBroken(f"the ledger runs from {ledger.since} to {ledger.until}")
+    is_open = new.is_started and not new.is_terminal and new.hold is None
+    if not is_open and not old.is_terminal and ledger.until != world.now:
+        raise LawBroken(f"the ledger ends at {ledger.until}, at {world.now}")
 
 
 def rising(old: Status, new: Status) -> None:
@@ -80,6 +88,25 @@ def rising(old: Status, new: Status) -> None:
         raise LawBroken("a start was counted twice in one write")
     if old.is_terminal and (old.attempt, old.starts) != (new.attempt, new.starts):
         raise LawBroken("a finished job was started again")
+    keeps_time(old.ledger, new.ledger)
     step, was = new.checkpoint.last_durable_step, old.checkpoint.last_durable_step
     if was is not None and (step or 0) < was and new.resume == old.resume:
         raise LawBroken(f"lastDurableStep went back from {was} to {step} without a decision")
+
+
+def keeps_time(old: TimeLedger | None, new: TimeLedger | None) -> None:
+    """Its buckets sum to the time it covers, and none ever falls; else LawBroken."""
+    if new is None:
+        if old is not None:
+            raise LawBroken("the ledger is gone")
+        return
+    spent = new.seconds.model_dump()
+    whole = round(new.until * 1e6) - round(new.since * 1e6)
+    if sum(round(value * 1e6) for value in spent.values()) != whole:
+        raise LawBroken(f"the ledger does not sum to {whole / 1e6} s: {spent}")
+    before = old.seconds.model_dump() if old is not None else {}
+    fallen = [name for name, value in spent.items() if value < before.get(name, 0.0)]
+    if fallen:
+        raise LawBroken(f"the ledger's {fallen} fell: {before} -> {spent}")
+    if old is not None and (old.since != new.since or new.until < old.until):
+        raise LawBroken("the ledger's time went back")

@@ -45,6 +45,7 @@ def observe(world: World) -> Observed:
             deleting=world.deleting,
             spec=world.spec,
             status=world.state,
+            created_at=world.created_at,
             problem=world.problem,
             request=world.request,
         ),

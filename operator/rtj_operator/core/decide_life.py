@@ -17,7 +17,7 @@ from rtj_operator.core.lastwords import is_released
 from rtj_operator.core.observed import JobView
 from rtj_operator.core.plan import Action, Note, Plan
 from rtj_operator.core.policy import Policy
-from rtj_operator.core.recording import moment_of, record
+from rtj_operator.core.recording import record, stamped
 
 
 def unreadable(job: JobView, *, now: float, policy: Policy) -> Plan:
@@ -89,7 +89,7 @@ def refused(gang: Gang) -> Plan | None:
     return Plan(
         rule="refused",
         why=problem.message,
-        status=status,
+        status=stamped(gang, status, before=gang.status),
         notes=(note,),
         evidence={"reason": problem.reason},
     )
@@ -202,7 +202,7 @@ def _hold_plan(gang: Gang, *, rule: str) -> Plan:
         gang.job.status, status, now=gang.now, seconds=gang.policy.refresh_seconds
     )
     if is_due:
-        status = status.model_copy(update={"shown_at": moment_of(gang)})
+        status = stamped(gang, status, before=gang.status)
         notes: tuple[Note, ...] = ()
         is_suspended = status.is_true(ConditionType.SUSPENDED)
         if is_suspended and not gang.job.status.is_true(ConditionType.SUSPENDED):
@@ -228,6 +228,7 @@ def first_attempt(gang: Gang) -> Plan | None:
         if status == gang.job.status:
             return Plan(rule="first_attempt", why=why)
         note = Note(type="Normal", reason=Reason.PENDING, message=why)
+        status = stamped(gang, status, before=gang.status)
         return Plan(rule="first_attempt", why=why, status=status, notes=(note,))
     cause = Cause(reason=Reason.FIRST_START, charge=Charge.INTENT, message="first start")
     note = Note(type="Normal", reason=Reason.FIRST_START, message="pods are made")

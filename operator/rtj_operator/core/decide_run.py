@@ -24,7 +24,7 @@ from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
-from rtj_operator.core.recording import moment_of, notes_of, record, verdict_notes
+from rtj_operator.core.recording import notes_of, record, stamped, verdict_notes
 
 
 def success(gang: Gang) -> Plan | None:
@@ -266,7 +266,7 @@ def refresh(gang: Gang) -> Plan | None:
     return Plan(
         rule="refresh",
         why="what the reports say is newer than what status shows",
-        status=status.model_copy(update={"shown_at": moment_of(gang)}),
+        status=stamped(gang, status, before=gang.status),
         notes=(*verdict_notes(gang), *_loss_notes(old.checkpoint, status.checkpoint)),
     )
 

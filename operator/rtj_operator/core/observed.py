@@ -74,6 +74,7 @@ class JobView:
     deleting: bool
     spec: JobSpec | None  # None only together with `problem`
     status: Status
+    created_at: float | None = None  # by the API server's clock, whole seconds
     problem: SpecProblem | None = None
     request: wire.Request | None = None  # the annotation contract.ANNOTATION_REQUEST
     request_error: str | None = None  # that annotation is there but cannot be read: why

@@ -13,6 +13,7 @@ from rtj_api.rules.resume import Chosen
 from rtj_api.status import Status
 
 from rtj_operator.core import status as core_status
+from rtj_operator.core import time_ledger
 from rtj_operator.core.absorb import new_verdicts
 from rtj_operator.core.gang import Gang, gather
 from rtj_operator.core.plan import Note, Plan
@@ -28,10 +29,19 @@ def record(
     evidence: Mapping[str, Any] | None = None,
 ) -> Plan:
     """A plan that writes `status`, with conditions and phase made to agree with it."""
+    before = gang.status
     gang = gather(gang.observed, policy=gang.policy, alarm=gang.alarm, status=status)
-    final = core_status.finished(gang).model_copy(update={"shown_at": moment_of(gang)})
+    final = stamped(gang, core_status.finished(gang), before=before)
     notes = (*notes, *verdict_notes(gang))
     return Plan(rule=rule, why=why, status=final, notes=notes, evidence=evidence or {})
+
+
+def stamped(gang: Gang, status: Status, *, before: Status) -> Status:
+    """`status` as it is written now: with this moment, and the time up to it entered in the
+    ledger. `before` is the status with all that reports say, and without this decision."""
+    now = moment_of(gang)
+    spent = time_ledger.settled(before, status, now=now, created_at=gang.job.created_at)
+    return status.model_copy(update={"shown_at": now, "ledger": spent})
 
 
 def moment_of(gang: Gang) -> float:

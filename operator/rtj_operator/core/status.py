@@ -104,6 +104,7 @@ def _quiet(status: Status) -> Status:
             "checkpoint": _loud(status.checkpoint),
             "conditions": [c.model_copy(update={"message": ""}) for c in status.conditions],
             "shown_at": None,
+            "ledger": None,
         }
     )
 

@@ -6,15 +6,17 @@ meanings stand in one table, from which the docs are generated. Must never count
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import ValidationError
 from rtj_api.rules.quality import Quality
-from rtj_api.status import ConditionType, JobPhase, Status, parse_time
+from rtj_api.status import ConditionType, JobPhase, Status, TimeLedger, parse_time
 from rtj_api.wire import LossState
 
+from rtj_operator.core import time_ledger
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.shell.api import Raw
 
@@ -39,6 +41,10 @@ class JobSeries:
     kind: str  # counter | gauge
     meaning: str
     value: Callable[[JobFacts], float | None]
+
+
+def _of_ledger(job: JobFacts, figure: Callable[[TimeLedger], float | None]) -> float | None:
+    return None if job.status.ledger is None else figure(job.status.ledger)
 
 
 JOB_SERIES: tuple[JobSeries, ...] = (
@@ -134,6 +140,37 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         ),
     ),
     JobSeries(
+        "training_job_goodput_ratio",
+        "gauge",
+        "Time of steps made for the first time, by all time since the job's creation.",
+        lambda job: _of_ledger(job, lambda ledger: time_ledger.goodput(ledger.seconds)),
+    ),
+    JobSeries(
+        "training_job_ettr_ratio",
+        "gauge",
+        "Effective training time: as goodput, by the time in which the job was not suspended.",
+        lambda job: _of_ledger(job, lambda ledger: time_ledger.ettr(ledger.seconds)),
+    ),
+    JobSeries(
+        "training_job_interruptions_total",
+        "counter",
+        "Faults that ended the gang's training, whoever was to blame.",
+        lambda job: _of_ledger(job, lambda ledger: ledger.interruptions) or 0,
+    ),
+    JobSeries(
+        "training_job_recovery_mean_seconds",
+        "gauge",
+        "MTTR: mean time from a fault in training to the next step. Absent before the first.",
+        lambda job: _of_ledger(job, time_ledger.mttr),
+    ),
+    JobSeries(
+        "training_job_regain_mean_seconds",
+        "gauge",
+        "Mean time from a fault in training until the steps made before it had been made again. "
+        "Absent before the first.",
+        lambda job: _of_ledger(job, time_ledger.time_to_regain),
+    ),
+    JobSeries(
         "training_job_checkpoint_interval_seconds",
         "gauge",
         "Observed time between checkpoints; 0 while unknown.",
@@ -149,13 +186,19 @@ REASON_MEANING = (
     "1 for the reason of each condition that says something is wrong, and of what the job waits "
     "for. Reasons are listed in reasons.md."
 )
+TIME_NAME = "training_job_time_seconds_total"
+TIME_MEANING = (
+    "Seconds of the job's life by what they went to; the buckets sum to its age. While it trains "
+    "the newest seconds are missing until a step or a save tells of them."
+)
 
 
 class JobTable:
-    """The jobs, as last seen; and the collector over them."""
+    """The jobs, as last seen; and the collector over them. `clock` gives Unix seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._jobs: dict[JobKey, JobFacts] = {}
+        self._clock = clock
 
     def seen(self, key: JobKey, raw: Raw | None) -> None:
         if raw is None:
@@ -215,6 +258,18 @@ class JobTable:
                 reasons.add_metric([key.namespace, key.name, reason], 1)
         yield phases
         yield reasons
+        yield self._times(jobs)
+
+    def _times(self, jobs: list[tuple[JobKey, JobFacts]]) -> Metric:
+        """The ledgers with the stage that lasts now: what the next status write will enter."""
+        family = CounterMetricFamily(TIME_NAME, TIME_MEANING, labels=(*JOB_LABELS, "bucket"))
+        now = round(self._clock() * 1e6) / 1e6
+        for key, job in jobs:
+            status = job.status
+            ledger = time_ledger.settled(status, status, now=now, created_at=job.created_at)
+            for bucket, seconds in ledger.seconds.model_dump().items():
+                family.add_metric([key.namespace, key.name, bucket], seconds)
+        return family
 
 
 def reasons_of(status: Status) -> set[str]:

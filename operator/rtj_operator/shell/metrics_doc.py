@@ -12,6 +12,8 @@ from rtj_operator.shell.job_metrics import (
     PHASE_NAME,
     REASON_MEANING,
     REASON_NAME,
+    TIME_MEANING,
+    TIME_NAME,
 )
 from rtj_operator.shell.metrics import OPERATOR, OperatorMetrics, QueueGauges
 
@@ -35,6 +37,7 @@ def markdown() -> str:
     rows = [(s.name, s.kind, ", ".join(JOB_LABELS), s.meaning) for s in JOB_SERIES]
     rows.append((PHASE_NAME, "gauge", "namespace, name, phase", PHASE_MEANING))
     rows.append((REASON_NAME, "gauge", "namespace, name, reason", REASON_MEANING))
+    rows.append((TIME_NAME, "counter", "namespace, name, bucket", TIME_MEANING))
     own = []
     for family in metrics.registry.collect():
         if family.name.startswith(OPERATOR):

@@ -49,6 +49,7 @@ def job_view(raw: Raw) -> JobView:
         deleting="deletionTimestamp" in meta,
         spec=spec,
         status=Status.model_validate(raw.get("status") or {}),
+        created_at=_time(meta.get("creationTimestamp")),
         problem=problem,
         request=request,
         request_error=request_error,
