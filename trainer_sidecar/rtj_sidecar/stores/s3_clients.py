@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from rtj_sidecar.stores import s3_listing
 from rtj_sidecar.stores.s3_wire import Wire
 from rtj_sidecar.stores.secrets import keep_requests_out_of_logs
 
@@ -68,6 +69,7 @@ def clients_of(
         },
     }
     small = session.client(**common, config=Config(**settings, read_timeout=_SMALL_READ_TIMEOUT_S))
+    s3_listing.attach(small)
     large = session.client(
         **common, config=Config(**settings, read_timeout=_TRANSFER_READ_TIMEOUT_S)
     )
