@@ -126,6 +126,8 @@ class Reason(StrEnum):
     CHECKPOINT_ARCHIVED = "CheckpointArchived"
     ARCHIVE_UNSUPPORTED = "ArchiveUnsupported"
     MARKED_BY_PERSON = "MarkedByPerson"
+    SAVES_TOO_RARE = "SavesTooRare"
+    STORE_TOO_SLOW = "StoreTooSlow"
     UPLOAD_LAGGING = "UploadLagging"
     DISK_FULL = "DiskFull"
     DIRECTORY_READ_ONLY = "DirectoryReadOnly"

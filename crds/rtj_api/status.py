@@ -285,6 +285,7 @@ class TimeLedger(StatusModel):
     seconds: TimeBuckets = Field(default_factory=TimeBuckets)
     step: int | None = Field(None, description="Of this attempt, at `until`.")
     reached: int | None = Field(None, description="Furthest step of any attempt.")
+    stalls: int = Field(0, description="Saves during which no step was made.")
     interruptions: int = Field(0, description="Faults that ended a gang's training.")
     recoveries: int = Field(0, description="Of these, those after which a step was made.")
     recovery_seconds: float = Field(0.0, description="Of all of them: fault to next step.")
@@ -292,6 +293,27 @@ class TimeLedger(StatusModel):
     regain_seconds: float = Field(0.0, description="Of all of them: fault to new ground.")
     down_since: Time | None = Field(None, description="A fault after which no step was made yet.")
     behind_since: Time | None = Field(None, description="… no new step was made yet.")
+
+
+class IntervalAdvice(StatusModel):
+    """How far apart saves are and should be, all in seconds, as of the last write of status."""
+
+    mtti_seconds: float = Field(description="Estimated mean training time to an interruption.")
+    stall_seconds: float | None = Field(
+        None, description="Mean stall of a save; absent where none was seen."
+    )
+    durable_latency_seconds: float | None = Field(
+        None, description="The newest save whose way could be followed: finished until durable."
+    )
+    durable_saved_at: Time | None = Field(
+        None, description="When the newest durable save was finished: what is older is safe."
+    )
+    actual_seconds: float | None = Field(None, description="Between saves, as observed.")
+    recommended_seconds: float
+    rule: str = Field(
+        description="Daly, or MttiFraction (a tenth of the MTTI) where no stall is known.",
+        max_length=16,
+    )
 
 
 class Phases(StatusModel):
@@ -418,6 +440,7 @@ class Status(StatusModel):
     progress: Progress = Field(default_factory=Progress)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)
     ledger: TimeLedger | None = Field(None, description="Absent before the first entry.")
+    interval: IntervalAdvice | None = None
     attempts: list[AttemptRecord] = Field(default_factory=list, max_length=MAX_ATTEMPTS)
     conditions: list[Condition] = Field(default_factory=list, max_length=16)
     last_request: LastRequest | None = None

@@ -108,6 +108,15 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "The message names the object. Nothing is overwritten: put it back from a version or a "
         "copy, or start another run with another checkpoint.runID.",
     ),
+    Reason.SAVES_TOO_RARE: ReasonText(
+        "For how often this job is interrupted, its saves are far apart: more than a twentieth of "
+        "its time goes to work that better spaced saves would have kept.",
+        "Let the trainer save every `status.interval.recommendedSeconds`.",
+    ),
+    Reason.STORE_TOO_SLOW: ReasonText(
+        "A save takes longer to become durable than saves should be apart.",
+        "See `status.interval`. Give the upload more bandwidth, or save less.",
+    ),
     Reason.UPLOAD_LAGGING: ReasonText(
         "Saves are finished faster than they can be shipped.",
         "Save less often, or give the sidecar more CPU or the store more bandwidth.",

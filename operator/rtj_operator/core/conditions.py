@@ -15,7 +15,7 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase, TrainerState
 
-from rtj_operator.core import oom, pending, probing, remedies, without_store, writers
+from rtj_operator.core import governor, oom, pending, probing, remedies, without_store, writers
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
 from rtj_operator.core.gang import Gang, Member
@@ -27,7 +27,7 @@ _UNHEARD = (
     "here before it ends. See the trainers' logs, and fences/ and ready/ of the run in the store"
 )
 # Told after whatever else is wrong, which may be why: a full disk, then the saves that it costs.
-_CONSEQUENCES = {Reason.SAVES_VANISH}
+_CONSEQUENCES = {Reason.SAVES_VANISH, Reason.SAVES_TOO_RARE, Reason.STORE_TOO_SLOW}
 
 
 def with_condition(
@@ -183,6 +183,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                     "and the pod",
                 )
             )
+    found += governor.troubles(gang.status)
     return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)
 
 

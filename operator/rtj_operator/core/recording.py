@@ -12,8 +12,8 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import Status
 
+from rtj_operator.core import governor, time_ledger
 from rtj_operator.core import status as core_status
-from rtj_operator.core import time_ledger
 from rtj_operator.core.absorb import new_verdicts
 from rtj_operator.core.gang import Gang, gather
 from rtj_operator.core.plan import Note, Plan
@@ -37,11 +37,13 @@ def record(
 
 
 def stamped(gang: Gang, status: Status, *, before: Status) -> Status:
-    """`status` as it is written now: with this moment, and the time up to it entered in the
-    ledger. `before` is the status with all that reports say, and without this decision."""
+    """`status` as it is written now: with this moment, the time up to it entered in the ledger,
+    and what that says of the saves' interval. `before` is the status with all that reports say,
+    and without this decision."""
     now = moment_of(gang)
     spent = time_ledger.settled(before, status, now=now, created_at=gang.job.created_at)
-    return status.model_copy(update={"shown_at": now, "ledger": spent})
+    written = status.model_copy(update={"shown_at": now, "ledger": spent})
+    return written.model_copy(update={"interval": governor.advised(gang, written)})
 
 
 def moment_of(gang: Gang) -> float:

@@ -105,6 +105,7 @@ def _quiet(status: Status) -> Status:
             "conditions": [c.model_copy(update={"message": ""}) for c in status.conditions],
             "shown_at": None,
             "ledger": None,
+            "interval": None,
         }
     )
 

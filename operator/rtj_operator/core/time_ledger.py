@@ -178,6 +178,8 @@ def _enter_training(book: _Book, old: TimeLedger, status: Status) -> None:
             book, old, start=at, end=progress.step, reached=reached, moment=progress.at
         )
         if saved is not None and status.checkpoint.last_saved_step == at:
+            if min(_micros(saved), book.now) > book.until:
+                book.marks["stalls"] = old.stalls + 1
             book.to(saved, "checkpoint_stall")
     else:
         if saved is not None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import ValidationError
 from rtj_api.rules.quality import Quality
-from rtj_api.status import ConditionType, JobPhase, Status, TimeLedger, parse_time
+from rtj_api.status import ConditionType, IntervalAdvice, JobPhase, Status, TimeLedger, parse_time
 from rtj_api.wire import LossState
 
-from rtj_operator.core import time_ledger
+from rtj_operator.core import governor, time_ledger
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.shell.api import Raw
 
@@ -45,6 +45,10 @@ class JobSeries:
 
 def _of_ledger(job: JobFacts, figure: Callable[[TimeLedger], float | None]) -> float | None:
     return None if job.status.ledger is None else figure(job.status.ledger)
+
+
+def _of_advice(job: JobFacts, figure: Callable[[IntervalAdvice], float | None]) -> float | None:
+    return None if job.status.interval is None else figure(job.status.interval)
 
 
 JOB_SERIES: tuple[JobSeries, ...] = (
@@ -176,6 +180,31 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         "Observed time between checkpoints; 0 while unknown.",
         lambda job: job.interval_seconds,
     ),
+    JobSeries(
+        "training_job_checkpoint_interval_recommended_seconds",
+        "gauge",
+        "Time between checkpoints at which saving and lost work cost the least. Absent before the "
+        "first start.",
+        lambda job: _of_advice(job, lambda advice: advice.recommended_seconds),
+    ),
+    JobSeries(
+        "training_job_mtti_seconds",
+        "gauge",
+        "Estimated mean training time to an interruption. Absent before the first start.",
+        lambda job: _of_advice(job, lambda advice: advice.mtti_seconds),
+    ),
+    JobSeries(
+        "training_job_checkpoint_stall_mean_seconds",
+        "gauge",
+        "Mean time for which a save stopped the steps. Absent where that was not seen.",
+        lambda job: _of_advice(job, lambda advice: advice.stall_seconds),
+    ),
+    JobSeries(
+        "training_job_checkpoint_durable_latency_seconds",
+        "gauge",
+        "From the end of a save until it was durable, of the newest one that could be followed.",
+        lambda job: _of_advice(job, lambda advice: advice.durable_latency_seconds),
+    ),
 )
 _QUALITY = {Quality.EXACT.value: 2.0, Quality.PARTIAL.value: 1.0, Quality.WEIGHTS_ONLY.value: 0.0}
 _LOSS = {LossState.WITHIN.value: 0.0, LossState.OUTSIDE.value: 1.0}
@@ -190,6 +219,11 @@ TIME_NAME = "training_job_time_seconds_total"
 TIME_MEANING = (
     "Seconds of the job's life by what they went to; the buckets sum to its age. While it trains "
     "the newest seconds are missing until a step or a save tells of them."
+)
+RISK_NAME = "training_job_work_at_risk_seconds"
+RISK_MEANING = (
+    "Seconds of training that a fault now would lose: since the newest durable checkpoint was "
+    "saved, or since the first step of this attempt. Absent while no steps are made."
 )
 
 
@@ -259,6 +293,12 @@ class JobTable:
         yield phases
         yield reasons
         yield self._times(jobs)
+        risks = GaugeMetricFamily(RISK_NAME, RISK_MEANING, labels=JOB_LABELS)
+        for key, job in jobs:
+            risk = governor.work_at_risk(job.status, now=self._clock())
+            if risk is not None:
+                risks.add_metric([key.namespace, key.name], risk)
+        yield risks
 
     def _times(self, jobs: list[tuple[JobKey, JobFacts]]) -> Metric:
         """The ledgers with the stage that lasts now: what the next status write will enter."""

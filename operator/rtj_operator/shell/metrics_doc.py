@@ -12,6 +12,8 @@ from rtj_operator.shell.job_metrics import (
     PHASE_NAME,
     REASON_MEANING,
     REASON_NAME,
+    RISK_MEANING,
+    RISK_NAME,
     TIME_MEANING,
     TIME_NAME,
 )
@@ -38,6 +40,7 @@ def markdown() -> str:
     rows.append((PHASE_NAME, "gauge", "namespace, name, phase", PHASE_MEANING))
     rows.append((REASON_NAME, "gauge", "namespace, name, reason", REASON_MEANING))
     rows.append((TIME_NAME, "counter", "namespace, name, bucket", TIME_MEANING))
+    rows.append((RISK_NAME, "gauge", ", ".join(JOB_LABELS), RISK_MEANING))
     own = []
     for family in metrics.registry.collect():
         if family.name.startswith(OPERATOR):

@@ -41,3 +41,27 @@ def test_live_estimate() -> None:
     assert seen == pytest.approx(582.69, abs=0.01)
     none = interval.interruption_mean(uptime=600, interruptions=0, prior_mtti=1730.77)
     assert none == pytest.approx(2330.77, abs=0.01)
+
+
+def test_nodes_in_series_fail_together() -> None:
+    hours = [(8, 461.538), (128, 28.846), (1024, 3.606), (2048, 1.803), (16384, 0.225)]
+    for nodes, expected in hours:
+        seen = interval.series_mtti(nodes=nodes, per_node_day=6.5e-3) / 60
+        assert seen == pytest.approx(expected, abs=5e-4)
+
+
+def test_overhead() -> None:
+    some = interval.overhead(stall=0.75, interval=15, mtti=150, down=1 + 5)
+    assert some == pytest.approx(0.14000, abs=5e-6)
+    little = interval.overhead(stall=0.1, interval=5.48, mtti=150, down=0.5 + 2)
+    assert little == pytest.approx(0.05318, abs=5e-6)
+
+
+def test_budget_and_steps() -> None:
+    assert interval.clamped(14.504, stall=0.75, budget=0.035) == pytest.approx(20.679, abs=1e-3)
+    assert interval.steps_of(14.504 * 60, step=12) == 73
+    assert interval.steps_of(1, step=12) == 1
+
+
+def test_the_tenth_is_right_where_the_stall_is_a_two_hundredth() -> None:
+    assert interval.mtti_fraction(mtti=150) == pytest.approx(interval.young(stall=0.75, mtti=150))
