@@ -5,7 +5,7 @@ Must never describe a series that the operator does not expose.
 
 from __future__ import annotations
 
-from rtj_operator.shell.job_metrics import (
+from rtj_operator.shell.job_series import (
     JOB_LABELS,
     JOB_SERIES,
     PHASE_MEANING,

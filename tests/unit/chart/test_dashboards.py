@@ -143,7 +143,7 @@ def test_legends_name_the_job(board: dict[str, Any]) -> None:
 
 
 def test_dashboards_and_rules_name_only_series_that_there_are() -> None:
-    operator = pytest.importorskip("rtj_operator.shell.job_metrics")
+    operator = pytest.importorskip("rtj_operator.shell.job_series")
     exported = {series.name for series in operator.JOB_SERIES} | {operator.PHASE_NAME}
     for name, board in BOARDS.items():
         for expression in expressions(board):
