@@ -18,9 +18,9 @@ import script
 CASES = {
     "automatic": {"layout": "accelerate"},
     "named": {"layout": "accelerate"},
-    "ddp": {"layout": "accelerate", "ranks": 2},
-    "fsdp": {"layout": "accelerate", "ranks": 2},
-    "fsdp-full": {"layout": "accelerate", "ranks": 2},
+    "ddp": {"layout": "accelerate", "ranks": 2, "disks": 2},
+    "fsdp": {"layout": "accelerate", "ranks": 2, "disks": 2},
+    "fsdp-full": {"layout": "accelerate", "ranks": 2, "disks": 2},
 }
 
 

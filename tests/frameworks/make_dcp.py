@@ -15,10 +15,10 @@ import ranks
 import script
 
 CASES = {
-    "sync": {"layout": "dcp"},
-    "async": {"layout": "dcp"},
-    "same": {"layout": "dcp", "in_place": True},
-    "hf": {"layout": "dcp-hf", "full_state": False},
+    "sync": {"layout": "dcp", "disks": 2},
+    "async": {"layout": "dcp", "disks": 2},
+    "same": {"layout": "dcp", "in_place": True, "disks": 2},
+    "hf": {"layout": "dcp-hf", "full_state": False, "disks": 0},
 }
 WORLD = 2
 

@@ -14,11 +14,11 @@ import ranks
 import script
 
 CASES = {
-    "zero0": {"layout": "deepspeed"},
-    "zero1": {"layout": "deepspeed"},
-    "zero2": {"layout": "deepspeed"},
-    "zero3": {"layout": "deepspeed"},
-    "trainer": {"layout": "hf-trainer", "ranks": 2},
+    "zero0": {"layout": "deepspeed", "disks": 2},
+    "zero1": {"layout": "deepspeed", "disks": 2},
+    "zero2": {"layout": "deepspeed", "disks": 2},
+    "zero3": {"layout": "deepspeed", "disks": 2},
+    "trainer": {"layout": "hf-trainer", "ranks": 2, "disks": 2},
 }
 WORLD = 2
 

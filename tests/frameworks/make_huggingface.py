@@ -15,7 +15,7 @@ import script
 
 CASES = {
     "single": {"layout": "hf-trainer"},
-    "ddp": {"layout": "hf-trainer", "ranks": 2},
+    "ddp": {"layout": "hf-trainer", "ranks": 2, "disks": 2},
     "peft": {"layout": "hf-trainer"},
 }
 

@@ -4,6 +4,8 @@
     make_<family>.py train CASE DIRECTORY    trains and saves until it is killed
     make_<family>.py resume CASE DIRECTORY   resumes the framework's own way, and ends
 
+A DIRECTORY with `{rank}` in it is another one for each rank, as on pods with disks of their own.
+
 Each line of JSON with an `event` is for the test: `saving` (before the first byte of a save, with
 its step and a digest of the tensors), `saved` (the framework says that it is done), `resumed`.
 A script runs in its family's own virtual environment; it must never import this project, and must
@@ -16,6 +18,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +70,9 @@ def saving(step: int, tensors: Mapping[str, Any]) -> None:
 
 
 def saved(step: int) -> None:
+    """And trains on for a while, where the test asks for that."""
     _emit(event="saved", step=step)
+    time.sleep(float(os.environ.get("SECONDS_BETWEEN_SAVES") or 0))
 
 
 def resumed(step: int | None, tensors: Mapping[str, Any]) -> None:
@@ -79,6 +84,8 @@ def main(cases: Mapping[str, Case]) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     what, name, directory = sys.argv[1:4]
     case = cases[name]
+    # Only rank 0 is begun without a rank in its environment: see `ranks`.
+    directory = directory.replace("{rank}", os.environ.get("RANK", "0"))
     if what == "resume":
         case.resume(Path(directory))
     else:

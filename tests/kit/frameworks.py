@@ -155,12 +155,13 @@ def train_and_kill(
     *,
     luck: random.Random,
     on_saved: Callable[[int], None] | None = None,
+    pause: float = 0.0,
 ) -> Told:
     """Trains for ever and is killed: after some whole saves, at a random moment of a save's length
     from the beginning of one, so that most kills land within it. `on_saved`: called with the step
-    of each save, while the trainer goes on."""
+    of each save, while the trainer goes on. `pause`: seconds from one save to the next."""
     told = Told()
-    with _started(case, "train", directory) as process:
+    with _started(case, "train", directory, pause=pause) as process:
         last = luck.randint(2, 4)
         begun, began = 0, time.monotonic()
         for line in process.stdout or ():
@@ -197,7 +198,7 @@ def _run(case: Case, what: str, directory: Path) -> Told:
 class _started:
     """The script as a process group of its own, ended in any case."""
 
-    def __init__(self, case: Case, what: str, directory: Path) -> None:
+    def __init__(self, case: Case, what: str, directory: Path, *, pause: float = 0.0) -> None:
         directory.parent.mkdir(parents=True, exist_ok=True)
         self._log = open(_log_of(directory), "ab")  # noqa: SIM115
         environment = {
@@ -207,6 +208,7 @@ class _started:
             "OMP_NUM_THREADS": "1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "TMPDIR": str(_temporary(directory)),
+            "SECONDS_BETWEEN_SAVES": str(pause),
         }
         self.process = subprocess.Popen(
             ["nice", "-n", "10", python_of(case.family), case.script, what, case.name, directory],
