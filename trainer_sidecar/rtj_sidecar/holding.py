@@ -165,24 +165,25 @@ class Holding:
         )
         log.info("named %s, expected from ranks %s", ship.name, ship.expected)
         facts = group.lead.facts
-        at.candidates = [
-            Candidate(
-                name=ship.name,
-                step=ship.step,
-                epoch=ship.epoch,
-                loss=facts.loss,
-                bytes=sum(heard.save.bytes for heard in group.by_rank.values()),
-                durable=False,
-                full_state=facts.full_state,
-                has=has_of(facts.facts),
-                **said_against(facts.facts, required=at.site.config.required_keys),
-                world_size=ship.world_size,
-                layout=ship.layout,
-                needs=ship.expected,
-                written_at=ship.named_at,
-            ),
-            *(c for c in at.candidates if c.name != ship.name),
-        ]
+        named = Candidate(
+            name=ship.name,
+            step=ship.step,
+            epoch=ship.epoch,
+            loss=facts.loss,
+            bytes=sum(heard.save.bytes for heard in group.by_rank.values()),
+            durable=False,
+            full_state=facts.full_state,
+            has=has_of(facts.facts),
+            **said_against(facts.facts, required=at.site.config.required_keys),
+            world_size=ship.world_size,
+            layout=ship.layout,
+            needs=ship.expected,
+            written_at=ship.named_at,
+        )
+        if at.run is not None:
+            # It may lie there from another number of processes, and be chosen before it is durable.
+            named = at.run.fitting(named, facts=facts.facts)
+        at.candidates = [named, *(c for c in at.candidates if c.name != ship.name)]
         at.tell_candidates()
         self.list.tell()
 

@@ -71,6 +71,7 @@ from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
 from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.sweep import Swept, sweep
 from rtj_sidecar.runs.tending import Tending
+from rtj_sidecar.runs.unfit import facts_of_parts
 from rtj_sidecar.runs.vet import wanted_by
 from rtj_sidecar.stores.base import Progress, Store, StoreProblem
 from rtj_sidecar.stores.open import open_store
@@ -228,11 +229,18 @@ class Run:
         return [self._fitting(history, found) for found in lineage.candidates(history)]
 
     def _fitting(self, history: History, found: Candidate) -> Candidate:
-        save, processes = keys.parse_name(found.name), self.processes
+        save = keys.parse_name(found.name)
         manifest = history.manifests.get(save) if save is not None else None
-        if processes is None or manifest is None or found.invalid is not None:
+        if save is None or manifest is not None:
+            return self.fitting(found, facts=manifest.facts if manifest is not None else {})
+        told = [part.save for part in history.parts.get(save, {}).values() if part.save]
+        return self.fitting(found, facts=facts_of_parts(told))
+
+    def fitting(self, found: Candidate, *, facts: Mapping[str, object]) -> Candidate:
+        """Invalid for now where the framework refuses a save of these facts with this gang."""
+        if self.processes is None or found.invalid is not None:
             return found
-        why = refuses_world(facts=manifest.facts, processes=processes)
+        why = refuses_world(facts=facts, processes=self.processes)
         if why is None:
             return found
         told = {"invalid": str(Reason.WORLD_SIZE_REFUSED), "invalid_message": why}
