@@ -66,8 +66,8 @@ def _row(case: Case) -> tuple[str, str, str, str]:
         name += f" ({case.report})"
     if case.status is None:
         return name, "no save", "", case.resumed.value
-    torn = case.status is Status.TORN
-    verdict = f"`{case.status.value}`: `{case.reason.value}`" if torn else f"`{case.status.value}`"
+    told = case.reason is not Reason.OK
+    verdict = f"`{case.status.value}`: `{case.reason.value}`" if told else f"`{case.status.value}`"
     resumed = case.resumed.value
     if case.status is Status.VERIFIED and resumed == "the damaged save itself":
         resumed = "the newer save"

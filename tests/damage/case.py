@@ -23,6 +23,9 @@ class Kind(StrEnum):
     """The chapters of the generated page."""
 
     KILLED = "The trainer was killed while it saved"
+    ROTATED = "Killed while an old save was being deleted"
+    FULL = "The disk was full, or had become read-only"
+    DURING = "Replaced, cut or deleted while it is looked at"
     DISK = "The disk lost or changed bytes"
     SET = "Files of the set are not there, or are another save's"
     ORDER = "Numbers, names and times that mislead"
@@ -49,6 +52,10 @@ class Case:
     key: str | None = None
     report: str = ""
     """The public report of it, `owner/repository#number`."""
+    during: str = ""
+    """Path of the file whose first opening by the look causes the damage; else it comes before."""
+    takes: str | None = None
+    """Root key of the save that is resumed from, where the damage gives the saves other names."""
 
     @property
     def of(self) -> Tree:
@@ -60,6 +67,8 @@ class Case:
 
     @property
     def resumed_key(self) -> str | None:
+        if self.takes is not None:
+            return self.takes
         number = {Pick.OLDER: OLD, Pick.NEWER: NEW}.get(self.resumed)
         return None if number is None else self.of.key_of(number)
 

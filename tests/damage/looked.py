@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from kit.checkpoint_looks import judged
+from kit.damage import Damage
 from rtj_sidecar.checkpoints.beginning import Mixed, newest_of
 from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Verdict
 
@@ -39,6 +40,14 @@ class Seen:
     peak_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Amid:
+    """A damage that is done when the look first opens the file at `path`, before it reads."""
+
+    path: str
+    damage: Damage
+
+
 class TooMuch(AssertionError):
     """The look ended by a limit: memory or time."""
 
@@ -49,12 +58,13 @@ def look(
     world_size: int | None = 2,
     include: tuple[str, ...] = (),
     with_weights: bool = False,
+    amid: Amid | None = None,
 ) -> Seen:
-    """Raises TooMuch where the look did not end within its limits."""
+    """Raises TooMuch where the look did not end within its limits, or where `amid` never came."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
     child = context.Process(
-        target=_child, args=(there, root, world_size, include, with_weights), daemon=True
+        target=_child, args=(there, root, world_size, include, with_weights, amid), daemon=True
     )
     child.start()
     there.close()
@@ -93,6 +103,7 @@ def _child(
     world_size: int | None,
     include: tuple[str, ...],
     with_weights: bool,
+    amid: Amid | None,
 ) -> None:
     caused: list[str] = []
     expect = Expectations(world_size=world_size)
@@ -102,9 +113,14 @@ def _child(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    watching = True
+    watching, waits = True, amid is not None
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal watching, waits
+        if waits and amid is not None and _opens(event, arguments, amid.path):
+            waits = watching = False
+            amid.damage(root)
+            watching = True
         if watching and (event.startswith(_WATCHED) or _writes(event, arguments)):
             caused.append(f"{event} {arguments!r}"[:200])
 
@@ -114,6 +130,9 @@ def _child(
         watching = False
     except BaseException as error:
         pipe.send({"error": f"{type(error).__name__}: {error}"[:500]})
+        os._exit(1)
+    if waits:
+        pipe.send({"error": f"{amid} was never opened"})
         os._exit(1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     saves = {
@@ -125,6 +144,11 @@ def _child(
     told = {"saves": saves, "resumed": resumed_from(found, with_weights=with_weights)}
     pipe.send({**told, "caused": caused, "peak": peak * 1024})
     os._exit(0)
+
+
+def _opens(event: str, arguments: tuple[object, ...], path: str) -> bool:
+    """The look opens each file by its last name, below a descriptor of its directory."""
+    return event == "open" and arguments[0] == Path(path).name
 
 
 def _writes(event: str, arguments: tuple[object, ...]) -> bool:

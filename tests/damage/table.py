@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from damage import general, hostile, saves
+from damage import general, hostile, moments, saves
 from damage.case import Case
 
-CASES: tuple[Case, ...] = (*saves.CASES, *hostile.CASES, *general.cases())
+CASES: tuple[Case, ...] = (*saves.CASES, *moments.CASES, *hostile.CASES, *general.cases())

@@ -149,7 +149,10 @@ def orbax(directory: Path, *, processes: int = 2) -> None:
         (place / "d" / name).write_bytes(ocdbt_bytes(os.urandom(900), manifest=False))
     for process in range(processes):
         json_file(item / "array_metadatas" / f"process_{process}", {"array_metadatas": []})
-    json_file(directory / "_CHECKPOINT_METADATA", {"commit_timestamp_nsecs": 1_790_000_000})
+    marker = {"item_handlers": {"default": "StandardCheckpointHandler"}}
+    json_file(
+        directory / "_CHECKPOINT_METADATA", {**marker, "commit_timestamp_nsecs": 1_790_000_000}
+    )
 
 
 def keras_weights(path: Path, *, step: int) -> None:

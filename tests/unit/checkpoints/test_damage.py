@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from damage.case import Case
-from damage.looked import look
+from damage.looked import Amid, look
 from damage.table import CASES
 from damage.trees import TREES, made
 
@@ -29,12 +29,15 @@ def test_damage_is_seen_and_the_right_save_is_resumed(
 ) -> None:
     root = tmp_path / "run"
     shutil.copytree(good / case.tree, root, symlinks=True)
-    case.damage(root)
+    amid = Amid(case.during, case.damage) if case.during else None
+    if amid is None:
+        case.damage(root)
     seen = look(
         root,
         world_size=case.of.world_size,
         include=case.of.include,
         with_weights=case.of.weights_only,
+        amid=amid,
     )
     assert seen.caused == ()
     assert seen.resumed == case.resumed_key, seen.saves

@@ -35,8 +35,9 @@ TREE = "_METADATA"
 TEMPORARY = ".orbax-checkpoint-tmp"
 _MANIFEST = "manifest.ocdbt"
 _PROCESS = re.compile(r"^(.*/)?(ocdbt\.|array_metadatas/)process_(\d+)(?:/|$)")
+_ARRAYS = "array_metadatas/"
 _DATA = re.compile(r"(^|/)d/[0-9a-f]{32}$")
-_MARKER_KEYS = ("commit_timestamp_nsecs", "metrics", "custom_metadata")
+_MARKER_KEYS = ("commit_timestamp_nsecs", "metrics", "custom_metadata", "item_handlers")
 _JSON = ("metadata", "metrics")
 """Items of JsonSave, and the manager's metrics, are files of these names."""
 
@@ -66,7 +67,11 @@ class OrbaxLayout:
             why = "not looked at: an earlier gate failed"
             return marker, GateResult(Gate.CONTAINER, None, why), GateResult(Gate.SET, None, why)
         checks = [(entry, _check(reader, entry)) for entry in save.files]
-        whole = _set_gate(files) if expect.whole else GateResult(Gate.SET, None, "one rank's share")
+        whole = (
+            _whole_gate(files, reader)
+            if expect.whole
+            else GateResult(Gate.SET, None, "one rank's share")
+        )
         return marker, common.container_result(checks), whole
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
@@ -184,6 +189,10 @@ def _marker_gate(
     if entry is None:
         if not expect.whole:
             return GateResult(Gate.MARKER, None, f"{MARKER} is not here; another rank may hold it")
+        if any(_PROCESS.match(path) and _ARRAYS in path for path in files):
+            # Releases that describe arrays write the marker, too; only older ones have none.
+            detail = f"{save.root_key}/{MARKER} is missing: the save is not whole, or half deleted"
+            return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
         return GateResult(Gate.MARKER, True, "renamed to its final name, as older releases commit")
     check = common.json_of(reader, entry, keep=_MARKER_KEYS)
     if check.passed is None:
@@ -208,6 +217,28 @@ def _check(reader: Reader, entry: FileEntry) -> FileCheck:
     if name in (MARKER, TREE, "_sharding", *_JSON):
         return reader.ask(entry, "json", lambda w, _: jsonfile.check(w, caps=reader.caps))
     return common.check_of(reader, entry)
+
+
+def _whole_gate(files: Mapping[str, FileEntry], reader: Reader) -> GateResult:
+    """`_set_gate`, and whatever a deletion of the directory may have taken first: all items that
+    the marker names, the tree beside arrays that are described, the data beside a manifest."""
+    marker = files.get(MARKER)
+    handlers = _json(reader, marker, _MARKER_KEYS).get("item_handlers") if marker else None
+    items = sorted(str(item)[:200] for item in handlers) if isinstance(handlers, dict) else []
+    if items and not any(path.startswith(f"{item}/") for path in files for item in items):
+        detail = f"no file of {', '.join(items[:8])} is there, which {MARKER} names"
+        return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+    data = {path[: -len("d/") - 32] for path in files if _DATA.search(path)}
+    for path in sorted(files):
+        named = _PROCESS.match(path)
+        stem = (named.group(1) or "") if named else ""
+        if named and named.group(2) == _ARRAYS and f"{stem}{TREE}" not in files:
+            detail = f"{stem}{TREE} is missing, its arrays are described"
+            return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+        if name_of(path) == _MANIFEST and path[: -len(_MANIFEST)] not in data:
+            detail = f"{path} has no data beside it"
+            return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+    return _set_gate(files)
 
 
 def _set_gate(files: Iterable[str]) -> GateResult:
