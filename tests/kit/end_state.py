@@ -51,9 +51,13 @@ def check_status(statuses: Sequence[Status], *, steps: int) -> None:
 
 
 def _check_times(end: Status) -> None:
-    """The stages of an attempt that got to a step sum to the time that it took to get there."""
-    current = end.current
+    """The stages of an attempt that got to a step sum to the time that it took to get there, and
+    the ledger covers the job's whole life."""
+    current, ledger = end.current, end.ledger
     assert current is not None
+    assert ledger is not None
+    _hold(ledger.until == end.completion_time, f"the ledger ends at {ledger.until}")
+    _hold(ledger.seconds.productive > 0, f"some of the time was work: {ledger.seconds}")
     record = end.attempts[-1]
     if current.fault_at is None or current.first_step_at is None:
         return
