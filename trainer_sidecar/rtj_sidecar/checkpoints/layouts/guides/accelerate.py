@@ -42,9 +42,11 @@ GUIDES = (
             " own random states. All files are brought to every rank. No shared volume needed"
         ),
         evidence=(
-            "accelerate 1.15.0, one process and two gloo ranks: real saves and `load_state` after"
-            " our restore, killed with one process; FSDP by its own code on a model that torch"
-            " sharded on CPU. DeepSpeed directories inside from its source and hand-made"
+            "accelerate 1.15.0, one process, two gloo ranks, and FSDP sharded and full by its own"
+            " code on a model that torch sharded on CPU: shipped while it trained (ranks with disks"
+            " of their own), one kill each at a save, back on empty disks, `load_state` with equal"
+            " tensors. In one of the full FSDP's loads the process aborted. DeepSpeed directories"
+            " inside from its source and hand-made"
         ),
     ),
 )

@@ -36,7 +36,9 @@ GUIDES = (
         ),
         evidence=(
             "mosaicml 0.32.1 on torch 2.15.0 (it asks for an older torch; it was run without the"
-            " older one): real saves, kills and resumes of files. FSDP from source only"
+            " older one): real saves and resumes of files,"
+            " one or two kills at a save, once shipped while it trained and back on empty disks."
+            " FSDP from source only"
         ),
     ),
 )

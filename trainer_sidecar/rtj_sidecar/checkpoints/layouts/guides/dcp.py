@@ -36,7 +36,13 @@ GUIDES = (
             " placement or world size those are of other ranks. All files are brought to every"
             " rank. No shared volume needed"
         ),
-        evidence="torch 2.15.0, two gloo processes: real saves and loads",
+        evidence=(
+            "torch 2.15.0, two gloo processes, sync and async_save: cut off at every file, one kill"
+            " each at a save in a shared directory, and one with disks of their own, shipped while"
+            " it trained and back on empty disks: `dcp.load` with the right step and equal tensors."
+            " Saved again into the same directory: shared only; with a disk of its own in each pod"
+            " no save became durable in the one trial: give each save its own directory there"
+        ),
     ),
     Guide(
         products=("torchtitan",),

@@ -26,6 +26,9 @@ GUIDES = (
             " one-cycle schedule must be given the same length again"
         ),
         on_own_disks="Rank 0 writes; each rank gets a copy. No shared volume needed",
-        evidence="fastai 2.8.12 on torch 2.15.0: real saves, kills and resumes",
+        evidence=(
+            "fastai 2.8.12 on torch 2.15.0: real saves and resumes,"
+            " one or two kills at a save, once shipped while it trained and back on empty disks"
+        ),
     ),
 )

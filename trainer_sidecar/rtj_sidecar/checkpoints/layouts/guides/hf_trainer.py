@@ -39,7 +39,9 @@ GUIDES = (
         on_own_disks=_OWN_DISKS,
         evidence=(
             "transformers 5.24.0, accelerate 1.15.0, torch 2.15.0, one process and two gloo ranks:"
-            " real saves and resumes after our restore, cut off at every file; killed with one"
+            " shipped while it trained (the two with disks of their own), one kill each at a save,"
+            " back on empty disks, resumed with the right step and equal tensors; cut off at every"
+            " file"
         ),
     ),
     Guide(
@@ -56,7 +58,10 @@ GUIDES = (
         full_resume_needs=_NEEDS
         + ". The base model is loaded by your script, it is not in the save",
         on_own_disks=_OWN_DISKS,
-        evidence="peft 0.21.2: real saves and resumes, cut off at every file",
+        evidence=(
+            "peft 0.21.2 with transformers 5.24.0, one process: cut off at every file, two kills at"
+            " a save, resumed after our restore with the right step and equal tensors"
+        ),
     ),
     Guide(
         products=("HF Trainer + DeepSpeed",),
@@ -75,8 +80,10 @@ GUIDES = (
             " ranks. No shared volume needed"
         ),
         evidence=(
-            "transformers 5.24.0 with deepspeed 0.19.8 on CPU, ZeRO-2, two gloo ranks: real saves"
-            " and resumes, cut off at every file; other stages by DeepSpeed alone"
+            "transformers 5.24.0 with deepspeed 0.19.8 on CPU, ZeRO-2, two gloo ranks with disks of"
+            " their own: shipped while it trained, one kill at a save, back on empty disks, resumed"
+            " with the right step and equal states; cut off at every file. Other stages by"
+            " DeepSpeed alone"
         ),
     ),
     Guide(

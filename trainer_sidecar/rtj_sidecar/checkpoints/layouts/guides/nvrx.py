@@ -21,6 +21,9 @@ GUIDES = (
             "Made for it: each rank needs its own file, and gets it back on any node. No shared"
             " volume needed"
         ),
-        evidence="nvidia-resiliency-ext 0.4.1, two gloo ranks: real saves, kills, `find_latest`",
+        evidence=(
+            "nvidia-resiliency-ext 0.4.1, two gloo ranks: real saves and `find_latest`,"
+            " one or two kills at a save, once shipped while it trained from one directory"
+        ),
     ),
 )

@@ -36,7 +36,8 @@ GUIDES = (
             " process no shared volume is needed"
         ),
         evidence=(
-            "orbax-checkpoint 0.12.8 with jax 0.10.2, one process: real saves, kills and resumes."
+            "orbax-checkpoint 0.12.8 with jax 0.10.2, one process: real saves and resumes,"
+            " one or two kills at a save, once shipped while it trained and back on empty disks."
             " Several processes from source only"
         ),
     ),

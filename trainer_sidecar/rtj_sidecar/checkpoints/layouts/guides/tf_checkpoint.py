@@ -25,6 +25,9 @@ GUIDES = (
             " no position in the data unless the iterator is"
         ),
         on_own_disks="Each worker gets all files. No shared volume needed where the chief writes",
-        evidence="tensorflow-cpu 2.21.0: real saves, kills and resumes through CheckpointManager",
+        evidence=(
+            "tensorflow-cpu 2.21.0: real saves and resumes through CheckpointManager,"
+            " one or two kills at a save, once shipped while it trained and back on empty disks"
+        ),
     ),
 )

@@ -34,7 +34,8 @@ GUIDES = (
         on_own_disks="Rank 0 writes; each rank gets all files. DCP directories as of DCP",
         evidence=(
             "torchtune 0.6.1 on torch 2.15.0 with torchao 0.9.0: real saves of its own form"
-            " and resumes after a restore, driven without a recipe. Its HF and"
+            " and resumes after a restore, driven without a recipe, two kills at a save, once"
+            " shipped while it trained and back on an empty disk. Its HF and"
             " Meta checkpointers write the same tree; those and"
             " its DCP directories, adapters, and `step_S/` are from source only"
         ),
