@@ -40,8 +40,8 @@ GUIDES = (
             "torch 2.15.0, two gloo processes, sync and async_save: cut off at every file, one kill"
             " each at a save in a shared directory, and one with disks of their own, shipped while"
             " it trained and back on empty disks: `dcp.load` with the right step and equal tensors."
-            " Saved again into the same directory: shared only; with a disk of its own in each pod"
-            " no save became durable in the one trial: give each save its own directory there"
+            " Saved again into the same directory: both ways once, too; there the records state no"
+            " step, for nothing outside the shards does"
         ),
     ),
     Guide(
