@@ -15,6 +15,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.gangword import GangWord, is_stop
+from rtj_sidecar.latecomers import Late
 from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
 from rtj_sidecar.runs.fence import FenceLost
@@ -89,6 +90,33 @@ class Committing:
                     evidence={"ranks": list(answer.ranks)},
                 )
                 self._drop(ship, why)
+
+    async def refuse_half(self, late: Late) -> bool:
+        """Whether it is done with: the save that was named without that share is given up."""
+        at = self._at
+        run, fence = at.run, at.fence
+        if run is None or fence is None or not await self.in_store(run.held, fence):
+            return False
+        is_open = late.name in self._list.open
+        why = (
+            f"rank {late.rank} told of its share {late.seconds:.1f} s after the first word of this "
+            "save, which had been named without it by then: it is not whole. The saves after it "
+            "wait for that rank"
+        )
+        marked = await self.in_store(
+            run.judging.mark,
+            late.name,
+            kind=MarkKind.DROPPED if is_open else MarkKind.INVALID,
+            reason=Reason.CHECKPOINT_TORN,
+            message=why,
+            evidence={"rank": late.rank, "seconds": round(late.seconds, 3)},
+            fence=fence,
+        )
+        if marked is None:
+            return False
+        if late.name in self._list.open:
+            self._drop(self._list.open[late.name].record, why)
+        return True
 
     async def _retain(self) -> None:
         """What no rule keeps any more is marked, and deleted an hour later; what is old enough

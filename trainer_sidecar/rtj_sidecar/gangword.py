@@ -6,6 +6,8 @@ ended, has nothing, or writes nothing.
 
 from __future__ import annotations
 
+import sys
+
 from rtj_api.wire import Directive, Phase
 
 from rtj_sidecar.messages import Seen
@@ -21,6 +23,7 @@ class GangWord:
         self.said: dict[int, Seen] = {}
         self.usual: frozenset[int] = frozenset()  # who writes a save, by the newest durable one
         self._writers: set[int] = set()  # who told of one of its own since the go
+        self.has_latecomers = False  # a save was named without a rank that writes, too
 
     def hear(self, seen: Seen) -> bool:
         """Whether it is a word on this attempt. Raises ValueError for one of another gang."""
@@ -44,7 +47,17 @@ class GangWord:
 
         A rank whose word came late once, so that a save was named without it, writes all the same:
         named again without it, its pod would be given another rank's file of that name."""
-        return self.usual | self._writers if self.usual else self.usual
+        is_known = self.usual or self.has_latecomers
+        return self.usual | self._writers if is_known else self.usual
+
+    def answers(self) -> dict[int, int]:
+        """The newest question at which a rank had nothing unfinished; silent ranks are absent."""
+        told = {r: s for r, s in self.said.items() if s.attempt == self._at.attempt}
+        return {
+            rank: sys.maxsize if seen.final else seen.answered
+            for rank, seen in told.items()
+            if seen.final or not seen.is_writing
+        }
 
     def sent(self, name: str) -> set[int]:
         """Ranks that have told that their part of this save is in the store."""

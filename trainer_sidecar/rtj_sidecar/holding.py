@@ -16,6 +16,7 @@ from rtj_api.wire import Candidate, Phase
 from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.committing import Committing
 from rtj_sidecar.gangword import GangWord
+from rtj_sidecar.latecomers import Latecomers
 from rtj_sidecar.messages import OpenShip, Seen
 from rtj_sidecar.naming import Group, Heard, groups, next_naming
 from rtj_sidecar.opening import world_of_new
@@ -26,6 +27,7 @@ from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
 
 NAME_GRACE_SECONDS, USUAL_GRACE_SECONDS = 2.0, 30.0
+MAX_GRACE_SECONDS = 900.0
 
 
 class Holding:
@@ -37,6 +39,7 @@ class Holding:
         self._done: deque[tuple[int, str]] = deque(maxlen=4096)
         self._arrival = 0
         self.word = GangWord(station)
+        self._late = Latecomers()
         self.list = ShipList(
             fence=lambda: station.fence, wake=station.ship_now.set, holders=self.word.holders
         )
@@ -60,7 +63,13 @@ class Holding:
                     missed.append(save.fingerprint)
             elif key not in self._heard:
                 self._arrival += 1
-                self._heard[key] = Heard(seen.rank, save, self._arrival, now)
+                if save.attempt == at.attempt and self._late.hear(seen.rank, save):
+                    self.word.has_latecomers = True
+                    self._done.append(key)
+                    missed.append(save.fingerprint)
+                    continue
+                question = 0 if self.word.waited_for else self._ask()
+                self._heard[key] = Heard(seen.rank, save, self._arrival, now, question)
         self.list.skipped_again(missed)
         at.ship_now.set()
 
@@ -93,12 +102,25 @@ class Holding:
 
     # --- naming ---
 
+    def _ask(self) -> int:
+        at = self._at
+        at.question = self.list.ask()
+        at.look_now.set()
+        return at.question
+
+    async def _refuse_halves(self) -> None:
+        """Nobody may begin from a save that was named without the share of a rank that wrote."""
+        for late in self._late.take():
+            if not await self.committing.refuse_half(late):
+                self._late.give_back(late)
+
     async def work(
         self, *, final: bool = False, may_name: bool = True, may_commit: bool = True
     ) -> None:
         """One round: name what is ready, try to commit what is open."""
         async with self._busy:
             self._wake_at = self.committing.retry_at = None
+            await self._refuse_halves()
             while may_name and await self._name_next(final=final or self.word.all_final()):
                 pass
             for name in list(self.list.open) if may_commit else ():
@@ -115,6 +137,8 @@ class Holding:
         if directive.phase is Phase.GO or at.link.told_to_go() >= at.attempt:
             self.give_up_leftovers()
         self._give_up(lambda attempt: 0 < attempt == at.journal.entry.refused_attempt)
+        late = min(MAX_GRACE_SECONDS, 2 * self._late.longest)
+        longest = max(USUAL_GRACE_SECONDS, late)
         found = next_naming(
             heard=list(self._heard.values()),
             open_ships=len(self.list.open),
@@ -124,7 +148,9 @@ class Holding:
             now=time.monotonic(),
             # Who wrote the last save writes this one: named without it, each share of the save
             # would pass for a save of its own.
-            grace=USUAL_GRACE_SECONDS if self.word.usual else NAME_GRACE_SECONDS,
+            grace=longest if self.word.waited_for else NAME_GRACE_SECONDS,
+            longest=longest,
+            answered=self.word.answers(),
             final=final,
         )
         self._wake_at = found.wake_at
@@ -160,6 +186,9 @@ class Holding:
         at.journal.note(next_n=ship.n + 1)
         self._skip(skipped)
         self._finish(group)
+        self._late.named(
+            ship.name, group, expected=ship.expected, was_guess=not self.word.waited_for
+        )
         self.list.add(
             OpenShip(record=ship, generations=group.generations, made_in=group.lead.attempt)
         )

@@ -71,12 +71,13 @@ class Looking:
         """One look; returns the saves that are newly pinned. `gone`: no trainer can write."""
         at = self._at
         if not at.touches_directory:
+            self._answer(at.question)  # whatever lies there is rank 0's to tell of
             return []
         if not gone and time.monotonic() < self._not_before:
             return []
-        writers = self.writers(gone=gone)
         try:
             async with self._busy:
+                question, writers = at.question, self.writers(gone=gone)
                 found = await at.on_disk(at.directory.look, writers=writers)
                 new = await self._pin_new(found, gone=writers.gone)
                 await self._keep_room(found)
@@ -94,9 +95,19 @@ class Looking:
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)
         self.tell()
+        self._answer(question)
         if new:
             at.ship_now.set()
         return new
+
+    def _answer(self, question: int) -> None:
+        """The look that has just ended began when that question was known."""
+        at = self._at
+        if not (at.is_training or at.settled):
+            return  # a trainer that has not begun has nothing yet, and that says nothing
+        if (question, self.is_unsettled) != (at.answered, at.is_writing):
+            at.answered, at.is_writing = question, self.is_unsettled
+            at.ship_now.set()
 
     async def _keep_room(self, found: Look) -> None:
         at, config = self._at, self._at.site.config

@@ -35,6 +35,8 @@ class Seen(Wire):
     final: bool = False  # the trainer of this attempt has ended and the directory was looked at
     url: str | None = None  # where its sidecar serves files
     open_paths: list[str] | None = None  # that its pod's trainer has open for writing, if known
+    answered: int = 0  # the `Ships.question` that was heard before its last look at the directory
+    is_writing: bool = False  # at that look something was not finished
 
 
 class OpenShip(Wire):
@@ -53,6 +55,7 @@ class Ships(Wire):
 
     fence: int | None = None
     version: int  # rises with each change; the `since` of the long poll
+    question: int = 0  # rises when a save waits for its name: what has each rank of it?
     ships: list[OpenShip] = Field(default_factory=list)
     durable: list[str] = Field(default_factory=list)
     left: list[str] = Field(default_factory=list)  # durable, on a line that was left

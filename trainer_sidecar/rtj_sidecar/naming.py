@@ -23,6 +23,7 @@ class Heard:
     save: SeenSave
     arrival: int
     at: float
+    question: int = 0  # asked of every rank when this was heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,10 @@ class Group:
     @property
     def last_at(self) -> float:
         return max(heard.at for heard in self.by_rank.values())
+
+    @property
+    def question(self) -> int:
+        return max(heard.question for heard in self.by_rank.values())
 
     @property
     def lead(self) -> SeenSave:
@@ -100,12 +105,16 @@ def next_naming(
     world_size: int,
     now: float,
     grace: float,
+    longest: float | None = None,
+    answered: Mapping[int, int] | None = None,
     final: bool = False,
     lagging_since: float | None = None,
 ) -> Naming:
     """What to do with the saves that have no name yet.
 
-    `usual`: ranks that wrote the last save; without any knowledge all ranks are waited for.
+    `usual`: ranks that wrote the last save; without any knowledge all ranks are waited for: at
+    least `grace` seconds, and up to `longest` for those that have not told that they have nothing.
+    `answered`: the newest question at which a rank had nothing unfinished, by rank.
     `final`: nothing more will be heard (trainers ended, all ranks told), so nobody is waited for.
     `lagging_since`: since when (monotonic) a named save waits for some rank's part, None where
     none does. What the last rank told after that waits too: that rank's line would come to it
@@ -118,8 +127,18 @@ def next_naming(
         return Naming()
     expected = set(usual) or set(range(world_size))
 
+    longest = grace if longest is None else longest
+    told = answered or {}
+
     def is_ready(group: Group) -> bool:
-        return final or expected <= set(group.by_rank) or now - group.first_at >= grace
+        missing = expected - set(group.by_rank)
+        if final or not missing or now - group.first_at >= longest:
+            return True
+        have_nothing = all(told.get(rank, -1) >= group.question for rank in missing)
+        return have_nothing and now - group.first_at >= grace
+
+    def looked_at(group: Group) -> float:
+        return group.first_at + (grace if now - group.first_at < grace else longest)
 
     if lagging_since is not None and not final:
         waiting = [group for group in waiting if group.last_at <= lagging_since]
@@ -127,7 +146,7 @@ def next_naming(
             return Naming()
     ready = [group for group in waiting if is_ready(group)]
     if not ready:
-        return Naming(wake_at=min(group.first_at for group in waiting) + grace)
+        return Naming(wake_at=min(looked_at(group) for group in waiting))
     # In order while the store keeps up; under back-pressure only the newest counts, and weights
     # alone do not count for a newest save that could be resumed from.
     whole = [group for group in ready if group.lead.facts.full_state is not False]

@@ -39,6 +39,7 @@ class ShipList:
         self._dropped: deque[str] = deque(maxlen=KEPT)
         self._skipped: deque[str] = deque(maxlen=KEPT)
         self._refused: deque[str] = deque(maxlen=KEPT)
+        self._question = 0
         self._version = int(time.time() * 1000)
         self._changed = asyncio.Event()
 
@@ -54,6 +55,7 @@ class ShipList:
         return Ships(
             fence=self._fence(),
             version=self._version,
+            question=self._question,
             ships=list(self.open.values()),
             durable=list(self._durable),
             left=sorted(self._left),
@@ -62,6 +64,12 @@ class ShipList:
             ignored=list(self._refused),
             holders={name: self._holders(name) for name in list(self._durable)[-2:]},
         )
+
+    def ask(self) -> int:
+        """Ask every rank what it has, as its next look finds it; the number of the question."""
+        self._question += 1
+        self.tell()
+        return self._question
 
     @property
     def known_names(self) -> set[str]:

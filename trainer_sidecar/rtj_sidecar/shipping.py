@@ -165,6 +165,9 @@ class Shipping:
                     answer.raise_for_status()
                     self._ships = Ships.model_validate_json(await answer.read())
                 silent_since = None
+                if self._ships.question != at.question:
+                    at.question = self._ships.question
+                    at.look_now.set()
                 at.ship_now.set()
             except (ClientError, TimeoutError, OSError, ValidationError):
                 silent_since = silent_since or time.monotonic()

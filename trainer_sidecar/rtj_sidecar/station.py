@@ -79,6 +79,9 @@ class Station:
     log_lines: Follower | None = None
     progress_lines: Follower | None = None
     settled: bool = False  # the trainer of this attempt ended and the directory was looked at since
+    question: int = 0  # of rank 0, as heard last: what is there now?
+    answered: int = 0  # the question that was known before the last look began
+    is_writing: bool = False  # at that look something was not finished
     look_now: asyncio.Event = field(default_factory=asyncio.Event)
     ship_now: asyncio.Event = field(default_factory=asyncio.Event)
     closing: threading.Event = field(default_factory=threading.Event)

@@ -53,6 +53,8 @@ class Telling:
             parts=[r.name for r in records if r.part_done and r.name],
             final=at.settled,
             url=at.own_url,
+            answered=at.answered,
+            is_writing=at.is_writing,
             open_paths=sorted(at.supervisor.open_for_writing) if shared and at.supervisor else None,
         )
 

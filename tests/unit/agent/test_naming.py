@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.naming import Heard, groups, next_naming
 from rtj_sidecar.runs.records import SaveFacts
@@ -123,3 +125,16 @@ def test_weights_alone_do_not_push_aside_what_can_be_resumed_from() -> None:
     found = name(three)
     assert found.name.lead.facts.step == 10  # type: ignore[attr-defined]
     assert [g.lead.facts.step for g in found.skipped] == [5]  # type: ignore[attr-defined]
+
+
+def test_at_first_a_silent_rank_is_waited_for_until_it_says_that_it_has_nothing() -> None:
+    asked = [replace(heard(0, 5, arrival=1), question=3)]
+    options = {"usual": set(), "now": 2.0, "longest": 30.0}
+    silent = name(asked, answered={0: 3}, **options)
+    assert (silent.name, silent.wake_at) == (None, 30.0)  # type: ignore[attr-defined]
+    before = name(asked, answered={0: 3, 1: 2}, **options)
+    assert before.name is None  # type: ignore[attr-defined]
+    nothing = name(asked, answered={0: 3, 1: 3}, **options)
+    assert nothing.name is not None  # type: ignore[attr-defined]
+    at_last = name(asked, answered={}, **{**options, "now": 30.0})
+    assert at_last.name is not None  # type: ignore[attr-defined]
