@@ -1,8 +1,8 @@
 """Two good saves of each layout, the older with number 900 and the newer with 1000 (or epochs 9 and
 10): sorted as text the older would be taken.
 
-Made by hand, with the names, containers and keys of the real libraries, which `tests/frameworks`
-compares. All files look 100 s old, the newer save's 50 s younger than the older's.
+Made by hand; how far they are compared with real ones is told in `kit/handmade.py`. All files look
+100 s old, the newer save's 50 s younger than the older's.
 """
 
 from __future__ import annotations

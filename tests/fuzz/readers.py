@@ -13,12 +13,14 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping
 
-from kit.handmade_others import table_bytes
+from awscrt.checksums import crc32c
+from kit.handmade_others import ocdbt_bytes, table_bytes
 from kit.inert_values import kinds_in, kinds_that_are_inert
 from rtj_sidecar.checkpoints.formats import (
     dcp,
     hdf5,
     jsonfile,
+    ocdbt,
     proto,
     safetensors,
     sniff,
@@ -28,6 +30,8 @@ from rtj_sidecar.checkpoints.formats import (
     torchzip,
 )
 from rtj_sidecar.checkpoints.formats.base import Caps, MalformedError, Window
+
+from fuzz import trees
 
 CAPS = Caps(
     pickle_bytes=1 << 20,
@@ -150,6 +154,21 @@ def _proto(content: bytes) -> object:
     return list(proto.fields(content))
 
 
+def _ocdbt(content: bytes, *, manifest: bool) -> object:
+    found = _in_window(content, lambda window: ocdbt.check(window, manifest=manifest, caps=CAPS))
+    passed = getattr(found, "passed", None)
+    if passed and crc32c(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        raise Contradiction("a node passed, but its CRC-32C is wrong")
+    if manifest and passed is None:
+        raise Contradiction("a manifest was not checked")
+    return found
+
+
+def _ocdbt_body(content: bytes) -> object:
+    """The bytes are what stands between a right header and a right checksum."""
+    return _ocdbt(ocdbt_bytes(content, manifest=True), manifest=True)
+
+
 READERS: Mapping[str, Reader] = {
     "any-file": _any_file,
     "pickle": _pickle,
@@ -165,6 +184,12 @@ READERS: Mapping[str, Reader] = {
     "tf-entries": _tf_entries,
     "json": _json,
     "proto": _proto,
+    "ocdbt-manifest": lambda content: _ocdbt(content, manifest=True),
+    "ocdbt-data": lambda content: _ocdbt(content, manifest=False),
+    "ocdbt-body": _ocdbt_body,
+    "orbax-marker": trees.orbax_marker,
+    "orbax-tree": trees.orbax_tree,
+    "tf-state": trees.tf_state,
 }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kit.handmade import Object, dcp_directory, pickled, torch_bytes
 from kit.handmade_hdf5 import hdf5_bytes
-from kit.handmade_others import table_bytes
+from kit.handmade_others import ocdbt_bytes, table_bytes
 from rtj_sidecar.checkpoints.formats import sstable
 
 FOUND = Path(__file__).with_name("found.txt")
@@ -51,6 +51,15 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     yield "tf-index", table_bytes(tf_block())
     yield "json", json.dumps(_STATE | {"x": [1, None, 1e3]}, default=str).encode()
     yield "proto", b"\x08\x01\x12\x03abc\x1d\0\0\0\0"
+    yield "ocdbt-manifest", ocdbt_bytes(b"\0\1" + bytes(range(60)), manifest=True)
+    yield "ocdbt-data", ocdbt_bytes(bytes(range(60)), manifest=False)
+    yield "ocdbt-data", b"values of an array" * 4
+    yield "ocdbt-body", bytes(range(60))
+    told = {"item_handlers": {"default": "x"}, "metrics": {"loss": 0.5, "epoch": 2}}
+    yield "orbax-marker", json.dumps({**told, "commit_timestamp_nsecs": 1}).encode()
+    yield "orbax-tree", b'{"tree_metadata": {"(\'params\', \'w\')": {}}, "use_ocdbt": true}'
+    state = b'model_checkpoint_path: "ckpt-7"\nall_model_checkpoint_paths: "ckpt-7"\n'
+    yield "tf-state", state + b"all_model_checkpoint_timestamps: 1.5\n"
     for kind, content in ((0, zipped), (2, text), (3, zipped + zipped), (5, hdf5_bytes({}))):
         yield "any-file", bytes([kind]) + content
 

@@ -1,7 +1,8 @@
 """Checkpoint files written by hand, in the frameworks' own formats, without any framework.
 
-For libraries that CI does not have. `tests/frameworks` compares with the real ones: what stands
-here must have the same names, the same containers and the same keys.
+For libraries that CI does not have. Names, containers and keys are mirrored from the libraries'
+source; only what `test_handmade_names.py` names is compared with real trees, file name by file
+name, and no test compares keys. `tests/frameworks` runs the readers on the real ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Saves of Megatron, NeMo, DCP's HF writer, NVRx and DLRover, made by hand as the real ones are."""
+"""Saves of Megatron, NeMo, DCP's HF writer, NVRx and DLRover, made by hand.
+
+Mirrored from the libraries' source. `test_handmade_names.py` compares the file names of DCP's HF
+writer with real ones, and of nothing else here.
+"""
 
 from __future__ import annotations
 

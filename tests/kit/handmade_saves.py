@@ -1,6 +1,7 @@
 """Saves of Lightning, Composer, fastai, torchtune, TensorFlow, Keras and Orbax, written by hand.
 
-Names, containers and keys are those of the real ones; `tests/frameworks` compares them.
+Names, containers and keys are mirrored from the libraries' source; no test compares them with the
+real ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Saves of the sharded torch ecosystems, made by hand: names and keys are the real ones."""
+"""Saves of the sharded torch ecosystems, made by hand.
+
+Names and keys are mirrored from the libraries' source. `test_handmade_names.py` compares the file
+names of plain Trainer and Accelerate saves with real ones, and of nothing else here.
+"""
 
 from __future__ import annotations
 
