@@ -55,6 +55,16 @@ COLUMNS: Final = (
 )
 """Name, type, JSON path and description of what `kubectl get rtj` prints."""
 
+WIDE_COLUMNS: Final = (
+    (
+        "Resume",
+        "string",
+        ".status.checkpoint.resumeQuality",
+        "How much of the training went on at the last resume.",
+    ),
+)
+"""What `-o wide` prints as well, at the end."""
+
 
 def object_schema() -> dict[str, Any]:
     """The structural schema of the whole object."""
@@ -104,6 +114,16 @@ def crd() -> dict[str, Any]:
                     "additionalPrinterColumns": [
                         {"name": name, "type": kind, "jsonPath": path, "description": text}
                         for name, kind, path, text in COLUMNS
+                    ]
+                    + [
+                        {
+                            "name": name,
+                            "type": kind,
+                            "jsonPath": path,
+                            "description": text,
+                            "priority": 1,  # above 0: only with -o wide
+                        }
+                        for name, kind, path, text in WIDE_COLUMNS
                     ],
                 }
             ],

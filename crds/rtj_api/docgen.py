@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rtj_api.contract import API_VERSION, KIND, SHORT_NAME
-from rtj_api.crdgen import COLUMNS, object_schema
+from rtj_api.crdgen import COLUMNS, WIDE_COLUMNS, object_schema
 from rtj_api.reason_texts import SECTIONS
 from rtj_api.reasons import Charge
 from rtj_api.validations import ALL_RULES
@@ -75,7 +75,13 @@ def api_page() -> str:
         "## Columns of `kubectl get rtj`\n",
         _table(
             ("column", "shows", "meaning"),
-            ((name, f"`{path}`", _cell(text)) for name, _, path, text in COLUMNS),
+            (
+                *((name, f"`{path}`", _cell(text)) for name, _, path, text in COLUMNS),
+                *(
+                    (name, f"`{path}`", f"{_cell(text)} Only with `-o wide`.")
+                    for name, _, path, text in WIDE_COLUMNS
+                ),
+            ),
         ),
         "## status\n",
         "Written by the operator only.\n",

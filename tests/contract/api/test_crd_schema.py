@@ -128,7 +128,11 @@ def shown(space: Kube) -> Kube:
             "phase": "Running",
             "restarts": 3,
             "progress": {"step": 1234},
-            "checkpoint": {"lastDurableTime": 1_700_000_000.25, "lastDurableStep": 1200},
+            "checkpoint": {
+                "lastDurableTime": 1_700_000_000.25,
+                "lastDurableStep": 1200,
+                "resumeQuality": "Partial",
+            },
             "conditions": [
                 {
                     "type": "Running",
@@ -156,6 +160,13 @@ def test_get_shows_the_columns(shown: Kube) -> None:
     assert values["RESTARTS"] == "3"
     assert values["REASON"] == "Training"
     assert values["CHECKPOINT"].endswith("d")  # an age, not a date
+
+
+def test_wide_shows_the_quality_of_the_last_resume(shown: Kube) -> None:
+    head, row = shown.run("get", contract.SHORT_NAME, "shown", "-o", "wide").splitlines()
+    names = [name.upper() for name, *_ in (*crdgen.COLUMNS, *crdgen.WIDE_COLUMNS)]
+    assert head.split() == ["NAME", *names]
+    assert dict(zip(head.split(), row.split(), strict=True))["RESUME"] == "Partial"
 
 
 def test_it_is_listed_with_all(shown: Kube) -> None:
