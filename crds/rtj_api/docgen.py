@@ -1,4 +1,4 @@
-"""Writes `docs/api.md` and `docs/reasons.md` from the models and the table of reasons.
+"""Writes `docs/api.md`, `reasons.md` and `failures.md` from the models and tables.
 
 `python -m rtj_api.docgen` writes them; with `--check` it writes nothing and fails where a page is
 not what the code says. Must never say anything that the code does not.
@@ -17,6 +17,9 @@ from rtj_api.contract import API_VERSION, KIND, SHORT_NAME
 from rtj_api.crdgen import COLUMNS, WIDE_COLUMNS, object_schema
 from rtj_api.reason_texts import SECTIONS
 from rtj_api.reasons import Charge
+from rtj_api.rules import exits
+from rtj_api.rules.signatures import SIGNATURES
+from rtj_api.rules.xids import BUCKETS
 from rtj_api.validations import ALL_RULES
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
@@ -113,9 +116,50 @@ def reasons_page() -> str:
     return "\n".join(parts)
 
 
+def failures_page() -> str:
+    """What ends of processes, last words and Xid numbers mean."""
+    ends = (exits.from_code(code) for code in range(1, 256) if not 193 <= code <= 254)
+    told = [(end, exits.describe(end)) for end in ends]
+    parts = [
+        _GENERATED,
+        "# Failures: what a sign means and what to do\n",
+        "The operator restarts a gang for any of these; whose budget the restart uses is said by "
+        "the [reason](reasons.md) in `status.current.cause`. The message of "
+        "`status.current.culprit` holds what is below, with the rank that failed first: the others "
+        "are its victims.\n",
+        "## Exit codes\n",
+        "As a shell sees them: 128 + the signal for a signal; 241 to 254 are 256 - the signal, "
+        "from a wrapper. torchrun ends with 1 whatever its workers died of: the last lines tell.\n",
+        _table(
+            ("code", "what is said"),
+            ((str(end.code), _cell(text)) for end, text in told if "(" in text),
+        ),
+        "## Last words\n",
+        "Sought in the culprit's last lines, the first row that fits. It names the cause and what "
+        "to do (`status.current.culprit.signature`); no decision follows from a line of a log "
+        "alone.\n",
+        _table(
+            ("signature", "meaning", "what to do"),
+            ((f"`{row.name}`", _cell(row.meaning), _cell(row.remedy)) for row in SIGNATURES),
+        ),
+        "## Xid: what NVIDIA's driver says of a GPU\n",
+        "`Xid79` and its like, where the number stands in the trainer's last lines. They are "
+        "mostly in the node's kernel log only: `dmesg | grep Xid`.\n",
+        _table(
+            ("Xid", "meaning", "what to do"),
+            (
+                (", ".join(map(str, sorted(row.numbers))), _cell(row.meaning), _cell(row.remedy))
+                for row in BUCKETS
+            ),
+        ),
+    ]
+    return "\n".join(parts)
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "api.md": api_page,
     "reasons.md": reasons_page,
+    "failures.md": failures_page,
 }
 
 

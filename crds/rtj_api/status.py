@@ -102,6 +102,9 @@ class Culprit(StatusModel):
     node: str | None = None
     exit_code: int | None = None  # as the shell sees it: 128 + signal for a signal
     signal: int | None = None
+    signature: str | None = Field(
+        None, max_length=64, description="What its last lines show, see failures.md."
+    )
     message: Message | None = None
 
 

@@ -79,6 +79,7 @@ def culprit_of(fault: Fault | None) -> Culprit | None:
         node=fault.node,
         exit_code=fault.exit_code,
         signal=fault.signal,
+        signature=fault.evidence.get("signature"),
         message=fault.message,
     )
 

@@ -8,7 +8,7 @@ failed: no judge convicts on the absence of news alone. Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.rules import exits
+from rtj_api.rules import exits, signatures
 from rtj_api.wire import SidecarPhase
 
 from rtj_operator.core import oom
@@ -270,6 +270,9 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             text = f"{text}; {oom.victim(trainer)}"
     last = trainer.error or next((line for line in reversed(trainer.tail) if line.strip()), None)
     said = f"; last words: {last.strip()[:300]}" if last else ""
+    found = signatures.find([*trainer.tail, *([trainer.error] if trainer.error else [])])
+    if found is not None:
+        said = f"; {found.text}{said}"
     return fault_at(
         member,
         reason=reason,
@@ -288,6 +291,7 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             "containerRestarted": trainer.container_restarted,
             "askedToStop": trainer.asked_to_stop,
             "endedAt": trainer.ended_at,
+            "signature": found.name if found is not None else None,
         },
     )
 
