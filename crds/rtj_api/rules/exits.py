@@ -12,34 +12,65 @@ from dataclasses import dataclass
 
 from rtj_api.reasons import Charge, Reason
 
-# What a person should look at first, by exit code as a shell sees it.
+# What a person should look at first, by exit code as a shell sees it: the launchers' own codes, the
+# shell's, and those of sysexits.h (64..78).
 _HINTS: dict[int, str] = {
     1: "an exception in the script, or any worker's death under torchrun: see the log's tail",
     2: "wrong command line: check command, args and checkpoint.resumeArgs",
+    14: "under DLRover: the GPU's infoROM is corrupted; else the script's own code",
     16: "Megatron asks to run the step again on another GPU",
     17: "Megatron rejected the result of a step",
+    64: "wrong usage, by the script's own word: check command, args and checkpoint.resumeArgs",
+    65: "wrong input data, by the script's own word",
+    66: "an input is missing, by the script's own word: check its paths and mounts",
+    67: "an unknown user, by the script's own word",
+    68: "an unknown host, by the script's own word: check addresses and DNS",
+    69: "a service cannot be reached, by the script's own word",
+    70: "an internal error, by the script's own word: see the log's tail",
+    71: "the operating system refused something, by the script's own word",
+    72: "a file of the system is missing, by the script's own word: check the image",
+    73: "an output cannot be made, by the script's own word: check mounts and permissions",
+    74: "input or output failed, by the script's own word: check its disk, mounts and store",
     75: "temporary failure, by the script's own word",
+    76: "a peer answered against the protocol, by the script's own word",
     77: "permission denied, by the script's own word",
     78: "wrong configuration, by the script's own word",
     93: "the launcher asks not to be restarted",
-    124: "timeout(1) expired",
+    124: "timeout(1) expired: the command it wraps hung, or its limit is too short",
+    125: "the program that starts the command (timeout, env, a container runtime) failed itself",
     126: "the command is not executable: check the image and command",
     127: "the command was not found: check the image and command",
     128: "the container could not start: check the image (it needs /bin/sh), command and mounts",
-    255: "exit(-1), or the runtime lost track of it",
+    201: "under DLRover: the GPU's driver failed; else the script's own code",
+    202: "under DLRover: another process still holds the GPU; else the script's own code",
+    255: "exit(-1), a failed ssh, or the runtime lost track of it",
 }
+_OWN_CODE = "a code of the script's own: see the log's tail"
 _SIGNAL_HINTS: dict[int, str] = {
+    1: "hang-up: its terminal or launcher went away, or someone sent it",
+    2: "interrupted: someone or a launcher sent it, as Ctrl-C does",
+    3: "quit: someone asked for a dump of its stacks and its end",
     4: "an instruction this CPU does not have",
+    5: "a breakpoint or a failed check in native code",
     6: "abort: an NCCL watchdog, a CUDA assertion or glibc",
-    7: "bus error: often a full /dev/shm",
+    7: "bus error: often a full /dev/shm, or a mapped file that was cut short",
     8: "arithmetic error in native code",
     9: "killed: by the kernel, a person or a grace that ended",
+    10: "SIGUSR1 is often a scheduler's notice ahead of its end: the script does not handle it",
     11: "segmentation fault in native code",
-    13: "broken pipe",
+    12: "SIGUSR2 is often a scheduler's notice ahead of its end: the script does not handle it",
+    13: "broken pipe: the reader of its output went away",
+    14: "an alarm that the script set expired and is not handled",
     15: "asked to end",
-    24: "CPU limit",
-    25: "file size limit",
+    24: "CPU limit: see ulimit -t",
+    25: "file size limit, or a quota of the disk: see ulimit -f",
+    26: "a timer of CPU time that the script set expired and is not handled",
+    27: "a profiler's timer went on after its handler was gone",
+    31: "a system call that the pod's seccomp profile forbids",
 }
+_RARE_SIGNAL = "a signal that seldom ends a process: find who sends it"
+_REAL_TIME_SIGNAL = "a real-time signal: a library or another program sends it"
+_FIRST_REAL_TIME = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +122,12 @@ def signal_name(number: int) -> str:
 def describe(end: Exit) -> str:
     """`exit code 1 (…)` or `killed by SIGSEGV (…)`, with what to look at first."""
     if end.signal is not None:
-        hint = _SIGNAL_HINTS.get(end.signal)
-        text = f"killed by {signal_name(end.signal)}, exit code {end.code}"
-    else:
-        hint = _HINTS.get(end.code)
-        text = f"exit code {end.code}"
-    return f"{text} ({hint})" if hint else text
+        other = _REAL_TIME_SIGNAL if end.signal >= _FIRST_REAL_TIME else _RARE_SIGNAL
+        hint = _SIGNAL_HINTS.get(end.signal, other)
+        return f"killed by {signal_name(end.signal)}, exit code {end.code} ({hint})"
+    if end.code == 0:
+        return "exit code 0"
+    return f"exit code {end.code} ({_HINTS.get(end.code, _OWN_CODE)})"
 
 
 def judge(end: Exit, *, out_of_memory: bool = False) -> ExitVerdict | None:

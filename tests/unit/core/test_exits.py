@@ -71,3 +71,65 @@ def test_every_code_gets_a_sentence() -> None:
         verdict = exits.judge(exits.from_code(code))
         assert verdict is not None
         assert verdict.message.count(str(code)) >= 1
+
+
+# One word of the hint for each code that the reference names: what tells it from its neighbours.
+HINTS: dict[int, str] = {
+    1: "torchrun",
+    2: "command line",
+    14: "infoROM",
+    16: "another GPU",
+    17: "rejected the result",
+    64: "usage",
+    74: "input or output",
+    75: "temporary",
+    77: "permission",
+    78: "configuration",
+    93: "not to be restarted",
+    124: "timeout",
+    125: "that starts the command",
+    126: "not executable",
+    127: "not found",
+    128: "could not start",
+    129: "hang-up",
+    130: "interrupted",
+    131: "stacks",
+    132: "this CPU",
+    133: "breakpoint",
+    134: "NCCL watchdog",
+    135: "/dev/shm",
+    136: "arithmetic",
+    137: "the kernel",
+    138: "notice",
+    139: "segmentation",
+    140: "notice",
+    141: "pipe",
+    142: "alarm",
+    143: "asked to end",
+    152: "CPU limit",
+    153: "quota",
+    159: "seccomp",
+    201: "driver",
+    202: "holds the GPU",
+    241: "asked to end",
+    245: "segmentation",
+    247: "the kernel",
+    249: "/dev/shm",
+    250: "NCCL watchdog",
+    255: "exit(-1)",
+    # The rows that name a range.
+    **dict.fromkeys((*range(3, 14), 15, *range(18, 64), *range(79, 93)), "script's own"),
+    **dict.fromkeys((*range(94, 124), *range(193, 201), *range(203, 241)), "script's own"),
+    **dict.fromkeys(range(65, 74), "script's own word"),
+    **dict.fromkeys((*range(144, 152), *range(156, 159)), "find who sends it"),
+    **dict.fromkeys(range(160, 193), "real-time"),
+}
+
+
+@pytest.mark.parametrize(("code", "word"), sorted(HINTS.items()))
+def test_every_code_that_the_reference_names_has_a_hint(code: int, word: str) -> None:
+    assert word in exits.describe(exits.from_code(code)).partition("(")[2]
+
+
+def test_exit_zero_has_no_hint() -> None:
+    assert exits.describe(Exit(0)) == "exit code 0"
