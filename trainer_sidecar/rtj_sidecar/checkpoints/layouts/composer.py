@@ -3,7 +3,8 @@ the DCP files of FSDP.
 
 Only rank 0 writes a file unless the state is sharded, so that a `rank0` alone is whole. The link is
 removed and made again: `autoresume` begins anew without an error where a kill fell in between, so
-it is stated for every save.
+it is stated for every save. A link that leads to a file of a save tells that the file was written:
+without it the save is torn, although what is left of it looks like one that is not sharded.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _DIRECTORY = re.compile(r"^ep(\d+)-ba(\d+)$")
 _TIME = "state.timestamp.Timestamp."
 _FIELDS = (f"{_TIME}epoch", f"{_TIME}batch", f"{_TIME}sample", "rng")
 _FIELDS += ("state.optimizers", "state.schedulers", "state.dataset_state.train")
+_LINKED = "linked_but_missing"
 _DCP = DcpLayout()
 
 
@@ -51,10 +53,12 @@ class ComposerLayout:
         groups: dict[str, list[FileEntry]] = {}
         for entry in listing.files:
             if entry.path.endswith(".pt") and _is_ours(entry, reader):
-                named = _FILE.match(name_of(entry.path))
-                stem = f"ep{int(named[1])}-ba{int(named[2])}" if named else name_of(entry.path)
-                groups.setdefault(f"{parent_of(entry.path)}/{stem}", []).append(entry)
-        return (*(_save(found, reader) for found in groups.values()), *_sharded(listing, reader))
+                groups.setdefault(_group_of(entry.path), []).append(entry)
+        missing = _linked_but_missing(listing)
+        saves = (
+            _save(found, reader, missing=missing.get(group, ())) for group, found in groups.items()
+        )
+        return (*saves, *_sharded(listing, reader))
 
     def gates(
         self, *, save: FoundSave, reader: Reader, expect: Expectations
@@ -64,7 +68,7 @@ class ComposerLayout:
         return (
             common.no_marker("Composer"),
             common.container_gate(save, reader),
-            _set_gate([entry.path for entry in save.files], expect),
+            _linked_gate(save, expect) or _set_gate([entry.path for entry in save.files], expect),
         )
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
@@ -87,7 +91,28 @@ def _is_ours(entry: FileEntry, reader: Reader) -> bool:
     return bool(fields_of(reader, entry, keep=(f"{_TIME}batch",)))
 
 
-def _save(found: list[FileEntry], reader: Reader) -> FoundSave:
+def _group_of(path: str) -> str:
+    """Equal for the files that the ranks wrote of one save."""
+    named = _FILE.match(name_of(path))
+    stem = f"ep{int(named[1])}-ba{int(named[2])}" if named else name_of(path)
+    return f"{parent_of(path)}/{stem}"
+
+
+def _linked_but_missing(listing: Listing) -> dict[str, list[str]]:
+    """Group -> its files that a link leads to and that are not there.
+
+    A rank makes its link after its file (`CheckpointSaver._save_checkpoint`).
+    """
+    there = {entry.path for entry in listing.files}
+    found: dict[str, list[str]] = {}
+    for link in listing.links:
+        path = link.resolved
+        if path is not None and path not in there and _FILE.match(name_of(path)):
+            found.setdefault(_group_of(path), []).append(path)
+    return found
+
+
+def _save(found: list[FileEntry], reader: Reader, *, missing: Sequence[str]) -> FoundSave:
     first = min(found, key=lambda entry: (rank_in(name_of(entry.path)) or 0, entry.path))
     named = _FILE.match(name_of(first.path))
     told = fields_of(reader, first, keep=_FIELDS)
@@ -98,6 +123,8 @@ def _save(found: list[FileEntry], reader: Reader) -> FoundSave:
     facts: dict[str, object] = {"unit": "step", **({HAS: _held(told)} if told else {})}
     if named:
         facts[POINTERS] = [_latest(entry) for entry in found]
+    if missing:
+        facts[_LINKED] = sorted(missing)
     return FoundSave(
         root_key=first.path,
         layout=ComposerLayout.name,
@@ -122,6 +149,15 @@ def _held(told: Mapping[str, object]) -> dict[str, bool]:
         "rng": bool(told.get("rng")),
         "loader": bool(told.get("state.dataset_state.train")),
     }
+
+
+def _linked_gate(save: FoundSave, expect: Expectations) -> GateResult | None:
+    """The set gate where a link tells of a file that is gone; None where none does."""
+    missing = save.facts.get(_LINKED)
+    if not expect.whole or not isinstance(missing, list):
+        return None
+    detail = f"{missing[0]}: not there, although a link leads to it"
+    return GateResult(Gate.SET, False, detail, Reason.FILES_MISSING)
 
 
 def _set_gate(paths: Sequence[str], expect: Expectations) -> GateResult:

@@ -14,8 +14,8 @@ GUIDES = (
         marker="none for files, `.metadata` for a directory; `latest-rank{r}.pt` is a hint",
         container="every member's CRC-32, the end record, the exact size; shards as of DCP",
         set_rule=(
-            "rank 0's file alone, or one of every rank where others have one; every file that"
-            " `.metadata` names"
+            "rank 0's file alone, or one of every rank where others have one; every file that a"
+            " link `latest-rank{r}.pt` leads to; every file that `.metadata` names"
         ),
         metadata="epoch and batch from `state.timestamp`, and which states it holds",
         resumes=(
