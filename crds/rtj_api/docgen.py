@@ -118,8 +118,8 @@ def reasons_page() -> str:
 
 def failures_page() -> str:
     """What ends of processes, last words and Xid numbers mean."""
-    ends = (exits.from_code(code) for code in range(1, 256) if not 193 <= code <= 254)
-    told = [(end, exits.describe(end)) for end in ends]
+    ends = (exits.from_code(code) for code in range(1, 256) if not 241 <= code <= 254)
+    told = [(end, exits.describe(end)) for end in ends if exits.is_named(end)]
     parts = [
         _GENERATED,
         "# Failures: what a sign means and what to do\n",
@@ -129,7 +129,8 @@ def failures_page() -> str:
         "are its victims.\n",
         "## Exit codes\n",
         "As a shell sees them: 128 + the signal for a signal; 241 to 254 are 256 - the signal, "
-        "from a wrapper. torchrun ends with 1 whatever its workers died of: the last lines tell.\n",
+        "from a wrapper. torchrun ends with 1 whatever its workers died of: the last lines tell. "
+        "A code that is not here is the script's own.\n",
         _table(
             ("code", "what is said"),
             ((str(end.code), _cell(text)) for end, text in told if "(" in text),

@@ -49,7 +49,8 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "A pod was deleted by someone else than the operator.", _SELF_HEALING, Charge.INFRASTRUCTURE
     ),
     Reason.POD_EVICTED: ReasonText(
-        "A pod was evicted: a drain, or pressure on its node.",
+        "A pod was evicted: a drain, or pressure on its node. Where the kubelet names this pod's "
+        "own use of disk, or of more memory than it requests, the restart uses the job's budget.",
         f"{_SELF_HEALING} If nodes lack memory or disk, state requests that match the use.",
         Charge.INFRASTRUCTURE,
     ),
@@ -59,7 +60,7 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         Charge.INFRASTRUCTURE,
     ),
     Reason.POD_FAILED: ReasonText(
-        "A pod ended without its trainer being the cause.",
+        "A pod ended without its trainer being the cause, or its node's kubelet refused it.",
         "`kubectl describe pod` and the event's message say what the kubelet reported.",
         Charge.INFRASTRUCTURE,
     ),

@@ -119,6 +119,13 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def is_named(end: Exit) -> bool:
+    """The tables have a row for exactly this code or signal."""
+    if end.signal is not None:
+        return end.signal in _SIGNAL_HINTS
+    return end.code in _HINTS
+
+
 def describe(end: Exit) -> str:
     """`exit code 1 (…)` or `killed by SIGSEGV (…)`, with what to look at first."""
     if end.signal is not None:

@@ -11,7 +11,7 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits, signatures
 from rtj_api.wire import SidecarPhase
 
-from rtj_operator.core import oom
+from rtj_operator.core import oom, podends
 from rtj_operator.core.faults import (
     BY_NODE,
     BY_POD,
@@ -24,36 +24,6 @@ from rtj_operator.core.faults import (
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.lastwords import last_words_of, left_when_done
 from rtj_operator.core.nodes import judge_node
-from rtj_operator.core.observed import PodView
-
-_DISRUPTIONS: dict[str, Reason] = {
-    "PreemptionByScheduler": Reason.POD_PREEMPTED,
-    "PreemptionByKubeScheduler": Reason.POD_PREEMPTED,
-    "EvictionByEvictionAPI": Reason.POD_EVICTED,
-    "DeletionByTaintManager": Reason.NODE_NOT_READY,
-    "DeletionByPodGC": Reason.NODE_LOST,
-    "TerminationByKubelet": Reason.POD_EVICTED,
-}
-_POD_REASONS: dict[str, Reason] = {
-    "Evicted": Reason.POD_EVICTED,
-    "Preempting": Reason.POD_PREEMPTED,
-    "NodeLost": Reason.NODE_LOST,
-    "Terminated": Reason.POD_EVICTED,  # graceful node shutdown
-    "NodeShutdown": Reason.POD_EVICTED,
-    "Shutdown": Reason.POD_EVICTED,
-}
-# The kubelet names the pod's own use of its disk: no act of the infrastructure.
-_OWN_USE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
-
-
-def _pod_end_reason(pod: PodView) -> tuple[Reason, str] | None:
-    """The cause that Kubernetes itself gives for the end of this pod."""
-    if pod.disruption is not None:
-        reason = _DISRUPTIONS.get(pod.disruption, Reason.POD_EVICTED)
-        return reason, f"{pod.disruption}: {pod.disruption_message or 'no message'}"
-    if pod.reason is not None and pod.reason in _POD_REASONS:
-        return _POD_REASONS[pod.reason], f"{pod.reason}: {pod.message or 'no message'}"
-    return None
 
 
 def judge_missing(gang: Gang, member: Member) -> Fault | None:
@@ -78,7 +48,7 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
     pod = member.pod
     if pod is None:
         return None
-    named = _pod_end_reason(pod)
+    told = podends.told_end(pod)
     evidence = {
         "pod": pod.name,
         "phase": pod.phase,
@@ -87,14 +57,15 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
         "deletingSince": pod.deleting_since,
     }
     if pod.deleting_since is not None:
-        reason, text = named or (Reason.POD_DELETED, "deleted by someone")
+        text = told.message if told is not None else "deleted by someone"
         return fault_at(
             member,
-            reason=reason,
+            reason=told.reason if told is not None else Reason.POD_DELETED,
             at=pod.deleting_since,
             order=BY_POD,
             is_pod_lost=True,
             message=f"pod {pod.name} is ending: {text}",
+            charge=told.charge if told is not None else None,
             evidence=evidence,
         )
     if not pod.is_terminal or left_when_done(pod, attempt=gang.attempt):
@@ -102,11 +73,8 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
     end = pod.trainer.ended if pod.trainer is not None else None
     at = end.finished_at if end is not None and end.finished_at is not None else gang.now
     charge = None
-    if named is not None:
-        reason, text = named
-        if pod.disruption is None and any(mark in (pod.message or "") for mark in _OWN_USE):
-            charge = Charge.USER
-            text = f"{text} Raise the pod's ephemeral-storage limit or save to a volume"
+    if told is not None:
+        reason, text, charge = told.reason, told.message, told.charge
     elif pod.phase == "Failed" and end is not None and end.reason == "OOMKilled":
         verdict = exits.judge(exits.from_code(end.exit_code), out_of_memory=True)
         reason = Reason.OUT_OF_MEMORY
