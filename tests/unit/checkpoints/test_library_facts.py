@@ -128,6 +128,22 @@ def test_rank_0_writes_for_all_unless_another_rank_has_a_file(tmp_path: Path) ->
     assert (verdict.status, verdict.reason) == (Status.TORN, Reason.FILES_MISSING)
 
 
+def test_a_link_to_a_file_that_is_gone_tells_of_it_where_all_ranks_files_should_be(
+    tmp_path: Path,
+) -> None:
+    for rank in (0, 1):
+        by_hand.composer(tmp_path, batch=10, rank=rank)
+    (tmp_path / "ep0-ba10-rank1.pt").unlink()
+    assert os.readlink(tmp_path / "latest-rank1.pt") == "ep0-ba10-rank1.pt"
+    age(tmp_path)
+    verdict = look(tmp_path, world_size=2)["ep0-ba10-rank0.pt"][1]
+    assert (verdict.status, verdict.reason) == (Status.TORN, Reason.FILES_MISSING)
+    assert "ep0-ba10-rank1.pt" in verdict.message
+    part = Expectations(world_size=2, whole=False)
+    verdict = judged(tmp_path, expect=part)["ep0-ba10-rank0.pt"][1]
+    assert verdict.status is Status.VERIFIED, "another rank's disk may have it"
+
+
 def test_latest_is_rebuilt_where_a_kill_left_none(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for batch in (10, 20):
