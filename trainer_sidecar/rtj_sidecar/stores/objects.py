@@ -41,7 +41,7 @@ from rtj_sidecar.stores.probing import probed
 from rtj_sidecar.stores.retrying import Retrying
 from rtj_sidecar.stores.s3_download import Downloads
 from rtj_sidecar.stores.service import CopyService, Service
-from rtj_sidecar.stores.service_errors import no_answer
+from rtj_sidecar.stores.service_errors import is_ours, no_answer, unforeseen
 
 T = TypeVar("T")
 
@@ -220,19 +220,19 @@ class ObjectStore:
             try:
                 return attempt()
             except Exception as error:
-                meant = self._meaning(error, operation=operation, key=key)
-                if meant is error:
-                    raise
                 # Libraries' errors repeat whole URLs, and what the other side said of a request:
-                # either may hold a secret.
-                raise meant from None
+                # either may hold a secret. Some are the cause of an error of the service's own.
+                raise self._meaning(error, operation=operation, key=key) from None
 
         return self._retrying.call(explained, patience_s=patience_s, cancel=cancel)
 
     def _meaning(self, error: Exception, *, operation: str, key: str) -> Exception:
         """What the service makes of it. It may have to ask for that, and fail with anything."""
         try:
-            return self._service.explain(error, operation=operation, key=key)
+            meant = self._service.explain(error, operation=operation, key=key)
+            return (
+                meant if is_ours(meant) else unforeseen(meant, f"{operation} {key} in {self.url}")
+            )
         except StoreProblem as problem:
             return problem
         except Exception as unknown:

@@ -31,7 +31,6 @@ from rtj_sidecar.stores.base import (
     OnWait,
     Progress,
     Small,
-    StoreProblem,
     Uploaded,
     Written,
     clean_key,
@@ -52,7 +51,6 @@ from rtj_sidecar.stores.s3_errors import Place, explain
 from rtj_sidecar.stores.s3_send import SAME_BYTES_TRIES, damaged
 from rtj_sidecar.stores.s3_stream import Streams
 from rtj_sidecar.stores.s3_upload import Uploads
-from rtj_sidecar.stores.service_errors import ABOUT_CREDENTIALS
 
 
 class S3Store:
@@ -322,7 +320,5 @@ class S3Store:
         try:
             yield
         except (ClientError, BotoCoreError, ResponseParserError, ValueError) as error:
-            meant = explain(error, operation=operation, key=key, place=self._place)
-            if isinstance(meant, StoreProblem) and meant.reason in ABOUT_CREDENTIALS:
-                raise meant from None  # what the server said may repeat the signed request
-            raise meant from error
+            # What the server or http.client said may repeat the signed request or a header of it.
+            raise explain(error, operation=operation, key=key, place=self._place) from None

@@ -146,6 +146,13 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
 
 
 def _of_transport(error: Exception, *, place: Place) -> Exception:
+    # http.client's words, by themselves or in botocore's HTTPClientError.
+    if "Invalid header value" in str(error):
+        return StoreProblem(
+            Reason.CREDENTIALS_REFUSED,
+            f"{place} was not asked: a key or token in checkpoint.store.credentialsSecret has a "
+            "line break in it: write it into the Secret anew, in one line",
+        )
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
         return StoreProblem(
             Reason.CREDENTIALS_MISSING,

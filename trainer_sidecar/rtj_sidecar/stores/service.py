@@ -85,7 +85,8 @@ class Service(Protocol):
     """Requests, each made once. Keys are whole; all methods are thread-safe.
 
     Errors come as the library raises them, or as those of `answers`; `explain` turns any of them
-    into one of `answers`, a StoreProblem, or itself.
+    into one of `answers`, a StoreProblem, or itself; of what is none of ours then only the kind is
+    told.
     """
 
     @property

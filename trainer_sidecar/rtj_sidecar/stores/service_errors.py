@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+import traceback
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import StoreProblem
-
-ABOUT_CREDENTIALS = (Reason.CREDENTIALS_REFUSED, Reason.CREDENTIALS_MISSING)
 
 
 def bucket_missing(place: object) -> StoreProblem:
@@ -71,6 +71,24 @@ def no_answer(error: Exception, place: object) -> StoreProblem:
         Reason.STORE_UNREACHABLE,
         f"{place} does not answer ({type(error).__name__}): check checkpoint.store.endpoint, the "
         "network and the server",
+        transient=True,
+    )
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether its text was written here, so that it holds nothing of a request or an answer."""
+    return type(error).__module__.startswith("rtj_")
+
+
+def unforeseen(error: Exception, what: str) -> StoreProblem:
+    """Of an error that no table knows: its kind and where it was raised, never its text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return StoreProblem(
+        Reason.INTERNAL_ERROR,
+        f"{what}: {type(error).__module__}.{type(error).__qualname__}{where}, which is not known "
+        "here (its text may hold a credential and is not told); tried again by itself. If it "
+        "stays, report this message as a defect",
         transient=True,
     )
 
