@@ -61,7 +61,7 @@ def test_what_is_being_uploaded_survives_a_drain_and_what_is_durable_anything(
         space.run("drain", node, f"--pod-selector={selector}", *flags, timeout=150)
         status = job.wait_status("attempt 2 starts", lambda s: s.get("starts") == 2, within=120)
         assert status["resume"]["step"] >= saved
-        assert status["current"]["cause"] == "PodEvicted"
+        assert status["current"]["cause"] == "PodEvicted", status["current"]
         assert node not in {job.node(0), job.node(1)}
     finally:
         space.run("uncordon", node)
