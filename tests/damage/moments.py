@@ -176,7 +176,7 @@ def swapped_in(name: str, *, part: float = 1.0) -> Damage:
 
 
 def _amid(name: str, tree: str, path: str, damage: Damage, *, report: str = "") -> Case:
-    """The save is neither good nor bad for now, and the older one stands."""
+    """The save is neither good nor bad at that moment, and the older one stands."""
     return Case(
         name, W, tree, damage, Status.UNKNOWN, Reason.GONE, Pick.OLDER, during=path, report=report
     )

@@ -116,6 +116,9 @@ class Committing:
             return False
         if late.name in self._list.open:
             self._drop(self._list.open[late.name].record, why)
+        else:
+            at.candidates = [c for c in at.candidates if c.name != late.name]
+            at.tell_candidates()
         return True
 
     async def _retain(self) -> None:

@@ -39,8 +39,8 @@ class ShipList:
         self._dropped: deque[str] = deque(maxlen=KEPT)
         self._skipped: deque[str] = deque(maxlen=KEPT)
         self._refused: deque[str] = deque(maxlen=KEPT)
-        self._question = 0
         self._version = int(time.time() * 1000)
+        self._question = self._version  # else an answer to a holder before would answer this one's
         self._changed = asyncio.Event()
 
     # --- what is told ---

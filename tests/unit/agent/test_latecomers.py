@@ -44,6 +44,11 @@ async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> N
         marks = [m for ms in fleet.history().marks.values() for m in ms]
         assert [m.kind for m in marks] == [MarkKind.INVALID]
         assert "rank 1 told of its share" in marks[0].message
+        await fleet.until(
+            lambda: manifest.name not in {c.name for c in fleet.pods[0].report.candidates},
+            why="a restart in place cannot begin from it either",
+            seconds=10,
+        )
         save(fleet, 20, ranks=range(3))
         await fleet.until(
             lambda: [m.ranks for m in fleet.history().manifests.values() if m.step == 20],

@@ -237,7 +237,7 @@ class Run:
         return self.fitting(found, facts=facts_of_parts(told))
 
     def fitting(self, found: Candidate, *, facts: Mapping[str, object]) -> Candidate:
-        """Invalid for now where the framework refuses a save of these facts with this gang."""
+        """Invalid where the framework refuses a save of these facts with this gang's size."""
         if self.processes is None or found.invalid is not None:
             return found
         why = refuses_world(facts=facts, processes=self.processes)
