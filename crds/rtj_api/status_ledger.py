@@ -1,0 +1,77 @@
+"""The part of a job's status that tells where its time went, and what that says of its saves.
+
+Must never do I/O.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rtj_api.status_base import StatusModel, Time
+
+
+class TimeBuckets(StatusModel):
+    """Seconds of a job's life by what they went to. None of them ever falls."""
+
+    queue: float = Field(0.0, description="Until the pods of a start without a fault were placed.")
+    schedule: float = Field(0.0, description="Until the pods were placed again, after a fault.")
+    start: float = Field(
+        0.0, description="Pods prepare and agree, and trainers until their first step or save."
+    )
+    restore: float = Field(0.0, description="The chosen save is brought to all ranks.")
+    productive: float = Field(0.0, description="Steps made for the first time.")
+    checkpoint_stall: float = Field(
+        0.0, description="No step was made while a save was written or, at the end, shipped."
+    )
+    lost: float = Field(
+        0.0, description="Steps made again after a restart, and the last, unfinished one before it."
+    )
+    detect: float = Field(0.0, description="From a fault in training until it was heard of.")
+    decide: float = Field(0.0, description="From then until the next attempt was recorded.")
+    hold: float = Field(0.0, description="Holds other than a suspension, and back-off.")
+    suspended: float = 0.0
+
+
+class TimeLedger(StatusModel):
+    """Where the job's time went. The buckets sum exactly to `until` − `since`.
+
+    While the gang trains, `until` is the last step or save that was heard of: of the time after
+    it nobody knows yet whether it was work.
+    """
+
+    since: Time = Field(
+        description="The job's creation; of a job made before there was a ledger, its first entry."
+    )
+    until: Time = Field(description="Accounted for up to then; never goes back.")
+    seconds: TimeBuckets = Field(default_factory=TimeBuckets)
+    step: int | None = Field(None, description="Of this attempt, at `until`.")
+    reached: int | None = Field(None, description="Furthest step of any attempt.")
+    stalls: int = Field(0, description="Saves during which no step was made.")
+    interruptions: int = Field(0, description="Faults that ended a gang's training.")
+    recoveries: int = Field(0, description="Of these, those after which a step was made.")
+    recovery_seconds: float = Field(0.0, description="Of all of them: fault to next step.")
+    regains: int = Field(0, description="… and after which a new step was made.")
+    regain_seconds: float = Field(0.0, description="Of all of them: fault to new ground.")
+    down_since: Time | None = Field(None, description="A fault after which no step was made yet.")
+    behind_since: Time | None = Field(None, description="… no new step was made yet.")
+
+
+class IntervalAdvice(StatusModel):
+    """How far apart saves are and should be, all in seconds, as of the last write of status."""
+
+    mtti_seconds: float = Field(description="Estimated mean training time to an interruption.")
+    stall_seconds: float | None = Field(
+        None, description="Mean stall of a save; absent where none was seen."
+    )
+    durable_latency_seconds: float | None = Field(
+        None, description="The newest save whose way could be followed: finished until durable."
+    )
+    durable_saved_at: Time | None = Field(
+        None, description="When the newest durable save was finished: what is older is safe."
+    )
+    actual_seconds: float | None = Field(None, description="Between saves, as observed.")
+    recommended_seconds: float
+    rule: str = Field(
+        description="Daly, or MttiFraction (a tenth of the MTTI) where no stall is known.",
+        max_length=16,
+    )
