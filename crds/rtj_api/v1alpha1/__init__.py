@@ -1,0 +1,49 @@
+"""The API `resumable-training.dev/v1alpha1`: what a person writes into a ResumableTrainingJob.
+
+The CRD is generated from these models (`rtj_api.crdgen`), their docstrings and descriptions are
+what `kubectl explain` prints, and the operator reads a job through them; so the three cannot
+disagree. A rule that the API server can check stands beside its field, with a message that names
+the remedy. Must never do I/O, and must never hold a field that nothing reads.
+"""
+
+from rtj_api.v1alpha1.base import MAX_REPLICAS, GlobText, PathText, Quantity, SecretName
+from rtj_api.v1alpha1.checkpoint import (
+    Checkpoint,
+    LayoutName,
+    Local,
+    Mirror,
+    OnExistingRun,
+    OnNoValid,
+)
+from rtj_api.v1alpha1.job import Framework, JobSpec
+from rtj_api.v1alpha1.recovery import Backoff, Recovery, SuspendPolicy
+from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
+from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
+
+__all__ = [
+    "MAX_REPLICAS",
+    "Backoff",
+    "BestMode",
+    "CaBundle",
+    "Checkpoint",
+    "Framework",
+    "GlobText",
+    "ImagePullPolicy",
+    "JobSpec",
+    "KeepBest",
+    "LayoutName",
+    "Local",
+    "Mirror",
+    "OnExistingRun",
+    "OnNoValid",
+    "PathText",
+    "Quantity",
+    "Recovery",
+    "Resources",
+    "Retention",
+    "SecretName",
+    "Sidecar",
+    "Store",
+    "SuspendPolicy",
+    "Thin",
+]

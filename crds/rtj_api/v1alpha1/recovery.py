@@ -1,0 +1,59 @@
+"""`recovery` and `suspendPolicy`: how often, how fast and when. Must never do I/O."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rtj_api import validations as v
+from rtj_api.api_base import Api
+
+
+class Backoff(Api):
+    """How restarts without durable progress are spaced: doubling from initial to max.
+
+    The first restart after a newly durable save is not delayed.
+    """
+
+    initial_seconds: float = Field(1, ge=0, le=3600, description="Delay of the second restart.")
+    max_seconds: float = Field(300, ge=0, le=86_400, description="No restart waits longer.")
+
+
+class Recovery(Api):
+    """How often and how fast to restart."""
+
+    max_restarts: int = Field(
+        10,
+        ge=0,
+        le=1_000_000,
+        description=(
+            "Restarts allowed without durable progress for causes in the job itself. Each newly "
+            "durable save refills it. Causes in the infrastructure (a lost node, an eviction, a "
+            "preemption) are free. When it is spent the job fails."
+        ),
+    )
+    backoff: Backoff = Field(default_factory=Backoff, json_schema_extra=v.rules(*v.BACKOFF))
+    placement_timeout_seconds: float = Field(
+        600,
+        ge=10,
+        le=604_800,
+        description=(
+            "How long a part of the gang may hold nodes or quota while the other part does not "
+            "get to run. Then all pods are given back, so that a smaller job can run, and made "
+            "again later. A gang of which no pod has a node goes on waiting."
+        ),
+    )
+
+
+class SuspendPolicy(Api):
+    """When a running job is stopped once `suspend` is true."""
+
+    checkpoint_timeout_seconds: float = Field(
+        60,
+        ge=0,
+        le=86_400,
+        description=(
+            "While the gang trains, its next save is waited for at most so long, so that no work "
+            "is lost; 0 stops it at once. In any case what was saved is made durable before the "
+            "pods go."
+        ),
+    )

@@ -1,0 +1,118 @@
+"""What sidecar and supervisor write for each other into the run directory of a pod.
+
+Times are Unix seconds. Must never do I/O.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from rtj_api.contract import CONTRACT_VERSION
+from rtj_api.wire.base import Wire
+
+
+class Go(Wire):
+    """Start the trainer, once per attempt. `env` is added to the container's own; `$(RTJ_…)` in
+    arguments is expanded from it; `extra_args` are appended to the command."""
+
+    attempt: int
+    env: dict[str, str]
+    extra_args: list[str] = Field(default_factory=list)
+    quiet_probes_until_running: bool = True
+
+
+class Stop(Wire):
+    """End the trainer of any attempt up to `attempt`: SIGTERM then SIGKILL after `grace_seconds`;
+    None means SIGKILL at once. Everything else in the container's cgroup goes too."""
+
+    attempt: int
+    grace_seconds: float | None = None
+
+
+class Trial(Wire):
+    """Run the user's probe on the restored save, once for each `id`, while no trainer runs. It has
+    its own session; whatever it leaves running is killed. A Stop of its attempt ends it."""
+
+    id: str
+    attempt: int
+    command: list[str]
+    env: dict[str, str] = Field(default_factory=dict)
+    timeout_seconds: float
+
+
+class Release(Wire):
+    """PID 1 of the trainer's container may exit, with `message` as its termination message.
+
+    A code other than 0 passes a failure on to the kubelet, which starts the container again; the
+    file is then removed by the supervisor, for it speaks of this one end.
+    """
+
+    message: str
+    code: int = 0
+
+
+class SuperviseConfig(Wire):
+    """What the supervisor must know before any directive. File supervise.json."""
+
+    path: str  # the checkpoint directory
+    trainer_grace_seconds: float
+    post_start: list[str] = Field(default_factory=list)  # run after each start, as probe words
+
+
+class TrainerState(StrEnum):
+    NONE = "none"  # this container has started no trainer
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+class TrainerView(Wire):
+    """The trainer of the last attempt that this pod started."""
+
+    state: TrainerState = TrainerState.NONE
+    attempt: int = 0
+    pid: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None  # as Python's returncode: negative for a signal
+    signal: int | None = None
+    oom_kills: int = 0  # processes killed for memory in this container's cgroup, this attempt
+    asked_to_stop: bool = False  # a Stop, or a signal forwarded, came before the end
+    container_restarted: bool = False  # the container died under the trainer (OOM of the whole)
+    unhealthy: str | None = None  # why the supervisor ended it: a liveness probe, a postStart hook
+    memory_limit_bytes: int | None = None  # of the container, where the kernel tells
+    tail: list[str] = Field(default_factory=list)  # last lines of output, bounded
+    error: str | None = None  # torchelastic error file's message, bounded
+
+
+class TrialView(Wire):
+    """How far the last Trial is. It passed where it ended with 0."""
+
+    id: str
+    ended: bool = False
+    exit_code: int | None = None  # as Python's returncode; None where it never ran or was lost
+    timed_out: bool = False
+    stopped: bool = False  # by a Stop, or because the pod ends: says nothing of the save
+    lost: bool = False  # the container died under it
+    not_run: str | None = None  # why its command could not be executed
+    oom_kills: int = 0
+    tail: list[str] = Field(default_factory=list)  # last lines of output, bounded
+
+
+class SupervisorState(Wire):
+    version: int = CONTRACT_VERSION
+    boot_id: str = Field(alias="bootID")
+    sequence: int  # rises with each write
+    pid: int
+    uid: int
+    gid: int
+    python: str  # its version; empty where a shell supervises, for want of a Python
+    term_received_at: float | None = None  # the pod is being ended
+    stopped_attempt: int = 0  # no trainer of an attempt up to this runs or will be started
+    lingering: int = 0  # processes left by a trainer that ended, which do not die
+    trainer: TrainerView = Field(default_factory=TrainerView)
+    trial: TrialView | None = None
+    # Paths relative to the directory; None: this supervisor cannot say.
+    open_for_writing: list[str] | None = Field(default_factory=list)
+    written_at: float
