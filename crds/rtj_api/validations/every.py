@@ -1,0 +1,45 @@
+"""Every rule of the API, for documents and tests. Must never hold a rule of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rtj_api.validations.checkpoint import (
+    CHECKPOINT,
+    CHECKPOINT_PATH,
+    INCLUDE,
+    PROBE_COMMAND,
+    REQUIRED_KEYS,
+    RESUME_ARGS,
+    RESUME_FROM,
+    RETENTION,
+    RUN_ID,
+    TAKE_OVER,
+)
+from rtj_api.validations.job import BACKOFF, JOB, OUTPUTS, REPLICAS, SPEC
+from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
+from rtj_api.validations.store import CA_BUNDLE, STORE_ENDPOINT, STORE_URL, UPLOAD_RATE
+
+ALL_RULES: Final = (
+    *JOB,
+    *REPLICAS,
+    *STORE_URL,
+    *STORE_ENDPOINT,
+    *UPLOAD_RATE,
+    *CA_BUNDLE,
+    *CHECKPOINT_PATH,
+    *INCLUDE,
+    *OUTPUTS,
+    *RUN_ID,
+    *TAKE_OVER,
+    *RESUME_FROM,
+    *RESUME_ARGS,
+    *PROBE_COMMAND,
+    *REQUIRED_KEYS,
+    *CHECKPOINT,
+    *RETENTION,
+    *BACKOFF,
+    *SPEC,
+    *POD_SPEC,
+    *TEMPLATE_METADATA,
+)
