@@ -17,7 +17,7 @@ from rtj_api.contract import (
 from rtj_api.rules.steering import FORMS
 from rtj_api.rules.steering import RUN_ID as RUN_ID_PATTERN
 from rtj_api.stores import PLACE_PATTERN
-from rtj_api.validations.rule import Rule, immutable
+from rtj_api.validations.rule import SAME_RUN, Rule, immutable
 
 NOT_FOR_CHECKPOINTS: Final = (
     MOUNT_RUN,
@@ -28,12 +28,6 @@ NOT_FOR_CHECKPOINTS: Final = (
     "/sys",
     "/dev",
     "/var/run/secrets",
-)
-
-
-_SAME_RUN = (
-    "the saves of this run are bound to it. Delete the job and apply it anew; with the same runID "
-    "it goes on from the newest save"
 )
 
 
@@ -59,7 +53,7 @@ CHECKPOINT_PATH: Final = (
         f"checkpoint.path may not lie in {MOUNT_RUN}, {MOUNT_PODINFO}, /proc, /sys or /dev: "
         "choose another directory, such as /checkpoints",
     ),
-    immutable("checkpoint.path", remedy=_SAME_RUN),
+    immutable("checkpoint.path", remedy=SAME_RUN),
 )
 
 
@@ -212,13 +206,13 @@ CHECKPOINT: Final = (
     Rule(
         "store-stays",
         "has(self.store) == has(oldSelf.store)",
-        f"checkpoint.store cannot be added or removed: {_SAME_RUN}",
+        f"checkpoint.store cannot be added or removed: {SAME_RUN}",
     ),
     Rule(
         "run-id-immutable",
         "has(self.runID) == has(oldSelf.runID) && (!has(self.runID) || "
         "self.runID == oldSelf.runID)",
-        f"runID cannot be changed: {_SAME_RUN}",
+        f"runID cannot be changed: {SAME_RUN}",
     ),
 )
 

@@ -29,3 +29,10 @@ def immutable(field: str, *, remedy: str) -> Rule:
         "self == oldSelf",
         f"{field} cannot be changed: {remedy}",
     )
+
+
+SAME_RUN = (
+    "the saves of this run are bound to it. Delete the job and apply it anew; with the same runID "
+    "it goes on from the newest save"
+)
+"""Why what names a run cannot be changed, and what to do instead."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rtj_api.stores import PLACE_PATTERN, SCHEMES, URL_FORMS
-from rtj_api.validations.checkpoint import _SAME_RUN
-from rtj_api.validations.rule import Rule, immutable
+from rtj_api.validations.rule import SAME_RUN, Rule, immutable
 
 STORE_URL: Final = (
     Rule(
@@ -33,7 +32,7 @@ STORE_URL: Final = (
         "!('..' in self.split('/')) && !('.' in self.split('/'))",
         "the store's url may not contain '.' or '..' as a part of its path: write it in full",
     ),
-    immutable("store.url", remedy=_SAME_RUN),
+    immutable("store.url", remedy=SAME_RUN),
 )
 
 
