@@ -21,7 +21,14 @@ from kit.handmade_grid import (
     nvrx,
 )
 from rtj_sidecar.checkpoints.layouts import layout_named
-from rtj_sidecar.checkpoints.types import Expectations, FoundSave, PartFiles, Reason, Status
+from rtj_sidecar.checkpoints.types import (
+    Expectations,
+    FoundSave,
+    Gate,
+    PartFiles,
+    Reason,
+    Status,
+)
 
 Build = Callable[[Path], None]
 TWO = Expectations(world_size=2)
@@ -190,6 +197,42 @@ def test_a_save_of_dlrover_with_done_files_or_in_the_stage_was_not_committed(
         "8": Reason.MARKER_MISSING,
         "._dlrover_ckpt_stage/9": Reason.MARKER_MISSING,
     }
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\0\0", "step"])
+def test_a_tracker_of_dlrover_without_a_step_leaves_the_word_to_the_listing(
+    text: str, tmp_path: Path
+) -> None:
+    for step in (7, 8):
+        dlrover(tmp_path, step=step, ranks=2)
+    stage = tmp_path / "._dlrover_ckpt_stage" / "8.done"
+    stage.mkdir(parents=True)
+    (stage / "0").write_text("done")
+    (tmp_path / "dlrover_latest.txt").write_text(text)
+    age(tmp_path)
+    found = judged(tmp_path, expect=TWO)
+    assert {key: verdict.reason for key, (_, verdict) in found.items()} == {
+        "7": Reason.OK,
+        "8": Reason.MARKER_MISSING,
+    }
+    save, verdict = found["7"]
+    assert (verdict.status, verdict.candidate) == (Status.VERIFIED, True)
+    assert "dlrover_latest.txt has no step in it" in next(
+        gate.detail for gate in verdict.gates if gate.name is Gate.MARKER
+    )
+    told = save.facts["rebuild"]
+    assert isinstance(told, list)
+    assert told[-1]["value"] == "7", "a restore writes it anew"
+
+
+def test_without_any_tracker_nothing_of_dlrover_was_committed(tmp_path: Path) -> None:
+    dlrover(tmp_path, step=7)
+    (tmp_path / "dlrover_latest.txt").unlink()
+    (tmp_path / "._dlrover_ckpt_stage" / "9").mkdir(parents=True)
+    torch_file(tmp_path / "._dlrover_ckpt_stage" / "9" / "rank_0.pt", {"step": 9})
+    age(tmp_path)
+    verdict = judged(tmp_path)["7"][1]
+    assert (verdict.status, verdict.reason) == (Status.TORN, Reason.MARKER_MISSING)
 
 
 def test_dlrover_over_megatron_states_both_trackers(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 The agent writes each shard to its final place (or to the stage directory) and a done file for it;
 when all are done it writes the step into the tracker and removes the done files. A save that the
 tracker never reached, or whose done files are still there, was not committed. The FSDP saver writes
-the tracker before other shards are done, so the inner layout's rules count as well. Names:
-dlrover/python/elastic_agent/torch/ckpt_saver.py, 0.6.1.
+the tracker before other shards are done, so the inner layout's rules count as well. The tracker is
+written in place: a disk that was full, or a kill in between, leaves one without a step in it, which
+says nothing of any save; then the listing, the done files and the inner layout's rules decide.
+Names: dlrover/python/elastic_agent/torch/ckpt_saver.py, 0.6.1.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from rtj_sidecar.checkpoints.types import (
 
 TRACKER = "dlrover_latest.txt"
 STAGE = "._dlrover_ckpt_stage"
+_UNREAD = "tracker_without_step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,10 @@ class DlroverLayout:
         seen = replace(save, files=tuple(own), layout=layout.name)
         gates = layout.gates(save=seen, reader=reader, expect=expect)
         first = next(gate for gate in gates if gate.name is Gate.MARKER)
-        return (first if first.passed is False else marker, *(g for g in gates if g is not first))
+        # A tracker that says nothing leaves the word to the inner layout's own marker.
+        inner_says = first.passed is False or (marker.passed is None and first.passed)
+        said = first if inner_says else marker
+        return (said, *(g for g in gates if g is not first))
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
         for part in parts:
@@ -93,23 +99,35 @@ def _homes(files: Sequence[FileEntry]) -> set[str]:
     return homes
 
 
-def _tracker(below: Sequence[FileEntry], prefix: str, reader: Reader) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Tracker:
+    """`step` None: there is no tracker, or (`is_there`) one without a step in it."""
+
+    is_there: bool
+    step: int | None = None
+
+
+def _tracker(below: Sequence[FileEntry], prefix: str, reader: Reader) -> _Tracker:
     entry = next((e for e in below if e.path == f"{prefix}{TRACKER}"), None)
+    if entry is None:
+        return _Tracker(is_there=False)
     try:
-        text = reader.small(entry, limit=64).decode("ascii").strip() if entry else ""
+        text = reader.small(entry, limit=64).decode("ascii").strip()
     except (OSError, UnsafePathError, UnicodeDecodeError):
-        return None
-    return int(text[:18]) if text.isdecimal() else None
+        text = ""
+    return _Tracker(is_there=True, step=int(text[:18]) if text.isdecimal() else None)
 
 
 def _wrapped(
-    save: FoundSave, prefix: str, tracker: int | None, staged: Sequence[FileEntry]
+    save: FoundSave, prefix: str, tracker: _Tracker, staged: Sequence[FileEntry]
 ) -> FoundSave:
     done_prefix = f"{prefix}{STAGE}/{save.step}.done/"
     done = tuple(entry for entry in staged if entry.path.startswith(done_prefix))
     told = save.facts.get(POINTERS)
-    facts = {**save.facts, "inner": save.layout, "tracker": tracker, "unit": "step"}
+    facts = {**save.facts, "inner": save.layout, "tracker": tracker.step, "unit": "step"}
     facts["done"] = len(done)
+    if tracker.is_there and tracker.step is None:
+        facts[_UNREAD] = True
     pointer = text_pointer(f"{prefix}{TRACKER}", str(save.step))
     facts[POINTERS] = [*(told if isinstance(told, list) else ()), pointer]
     files = tuple(sorted((*save.files, *done), key=lambda entry: entry.path))
@@ -144,6 +162,9 @@ def _marker_gate(save: FoundSave) -> GateResult:
     if save.facts.get("done"):
         detail = f"{save.root_key}: {save.facts['done']} done files are there, it is not committed"
         return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
+    if save.facts.get(_UNREAD):
+        detail = f"{TRACKER} has no step in it: its last write did not finish, so it proves nothing"
+        return GateResult(Gate.MARKER, None, detail)
     tracker = save.facts.get("tracker")
     if isinstance(tracker, int) and save.step is not None and tracker >= save.step:
         return GateResult(Gate.MARKER, True, f"{TRACKER} says {tracker}")

@@ -13,7 +13,8 @@ GUIDES = (
         ),
         marker=(
             "the tracker says this step or a later one, and no done files of it are left. What is"
-            " in the stage directory was not committed"
+            " in the stage directory was not committed. A tracker without a step in it (written in"
+            " place on a full disk) says nothing: the done files and the inner layout decide"
         ),
         container="as of the inner layout; FSDP shards of DLRover are raw memory: not checkable",
         set_rule="as of the inner layout",
