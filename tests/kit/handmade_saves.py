@@ -163,6 +163,8 @@ def orbax(root: Path, *, step: int, processes: int = 1, optimizer: bool = True) 
     (item / "commit_success.txt").write_text("Checkpoint commit was successful")
     json_file(place / "extra" / "metadata", {"epoch": step // 10, "loss": 0.5})
     (place / "commit_success.txt").write_text("Checkpoint commit was successful")
+    handler = "orbax.checkpoint._src.handlers"
+    items = {"state": f"{handler}.StandardCheckpointHandler", "extra": f"{handler}.JsonHandler"}
     marker = {"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": 2, "metrics": {"loss": 0.25}}
-    json_file(place / "_CHECKPOINT_METADATA", marker)
+    json_file(place / "_CHECKPOINT_METADATA", {**marker, "item_handlers": items})
     return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -282,10 +283,26 @@ def test_what_orbax_never_cleans_up_is_set_aside(tmp_path: Path) -> None:
 def test_a_single_directory_of_a_checkpointer_is_one_save(tmp_path: Path) -> None:
     by_hand.orbax(tmp_path, step=7)
     (tmp_path / "7" / "state").rename(tmp_path / "ck_7")
-    shutil.copy(tmp_path / "7" / "_CHECKPOINT_METADATA", tmp_path / "ck_7")
     shutil.rmtree(tmp_path / "7")
+    marker = {"item_handlers": "orbax.StandardCheckpointHandler", "commit_timestamp_nsecs": 2}
+    (tmp_path / "ck_7" / "_CHECKPOINT_METADATA").write_text(json.dumps(marker))
     save, verdict = look(tmp_path)["ck_7"]
     assert (save.step, verdict.status) == (7, Status.VERIFIED)
+
+
+def test_the_union_of_orbax_has_every_item_that_its_marker_names(tmp_path: Path) -> None:
+    by_hand.orbax(tmp_path, step=7)
+    save, verdict = look(tmp_path)["7"]
+    facts = {**save.facts, **verdict.facts}
+    whole = {entry.path: entry.size for entry in save.files}
+    layout = layout_named("orbax")
+    assert layout is not None
+    part = Expectations(world_size=2, whole=False)
+    assert layout.union_gate(parts=[PartFiles(0, whole, facts)], expect=part).passed is True
+    half = {path: size for path, size in whole.items() if not path.startswith("7/extra/")}
+    answer = layout.union_gate(parts=[PartFiles(0, half, facts)], expect=part)
+    assert (answer.passed, answer.reason) == (False, Reason.FILES_MISSING)
+    assert "7/extra/" in answer.detail
 
 
 @pytest.mark.parametrize("name", ["fastai", "composer", "tf-checkpoint", "keras", "torchtune"])

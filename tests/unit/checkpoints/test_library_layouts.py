@@ -203,6 +203,9 @@ DAMAGED: dict[str, tuple[str, Damage, Reason, str]] = {
     ),
     "node hole": ("orbax", hole(NODE, size=8), Reason.CHECKSUM_MISMATCH, by_hand.HEX),
     "tree cut": ("orbax", cut("20/state/_METADATA"), Reason.MALFORMED, "_METADATA"),
+    "item lost": ("orbax", lost("20/extra"), Reason.FILES_MISSING, "20/extra/"),
+    "item empty": ("orbax", lost("20/extra/metadata"), Reason.FILES_MISSING, "20/extra/"),
+    "arrays lost": ("orbax", lost("20/state"), Reason.FILES_MISSING, "20/state/"),
     "process lost": (
         "orbax-two", lost("20/state/ocdbt.process_0"), Reason.FILES_MISSING, "process_0",
     ),

@@ -2,6 +2,9 @@
 
 All is written below `N.orbax-checkpoint-tmp/` and renamed at the end, with the time of the commit
 in `_CHECKPOINT_METADATA`. Orbax never cleans up what a killed save left: it is a torn save here.
+`item_handlers` in that file names exactly the items that this very save wrote, each a directory
+(`CompositeCheckpointHandler.metadata_from_temporary_paths`, orbax-checkpoint 0.12.8): a deletion
+that has taken one of them whole is seen by it alone. Of a save without items it is a text.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ _PROCESS = re.compile(r"^(.*/)?(ocdbt\.|array_metadatas/)process_(\d+)(?:/|$)")
 _ARRAYS = "array_metadatas/"
 _DATA = re.compile(r"(^|/)d/[0-9a-f]{32}$")
 _MARKER_KEYS = ("commit_timestamp_nsecs", "metrics", "custom_metadata", "item_handlers")
+_ITEMS = "items"
+_MOST_ITEMS = 1000
 _JSON = ("metadata", "metrics")
 """Items of JsonSave, and the manager's metrics, are files of these names."""
 
@@ -68,7 +73,7 @@ class OrbaxLayout:
             return marker, GateResult(Gate.CONTAINER, None, why), GateResult(Gate.SET, None, why)
         checks = [(entry, _check(reader, entry)) for entry in save.files]
         whole = (
-            _whole_gate(files, reader)
+            _whole_gate(save, files)
             if expect.whole
             else GateResult(Gate.SET, None, "one rank's share")
         )
@@ -82,6 +87,10 @@ class OrbaxLayout:
         if not any(name_of(path) in (MARKER, TREE) for path in union):
             detail = f"no rank has {MARKER}: the save did not finish"
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
+        named = {item for part in parts for item in _named_items(part.facts)}
+        for marker in (path for path in union if name_of(path) == MARKER):
+            if gone := _gone_item(union, root=marker[: -len(MARKER)], named=named):
+                return gone
         return _set_gate(union)
 
 
@@ -117,8 +126,11 @@ def _save(root: str, found: list[FileEntry], reader: Reader) -> FoundSave:
     keys: list[str] = []
     for path, entry in files.items():
         if path == MARKER:
-            metrics = _json(reader, entry, _MARKER_KEYS).get("metrics")
+            told = _json(reader, entry, _MARKER_KEYS)
+            metrics, handlers = told.get("metrics"), told.get("item_handlers")
             values |= metrics if isinstance(metrics, dict) else {}
+            if isinstance(handlers, dict):
+                facts[_ITEMS] = sorted(str(item)[:200] for item in handlers)[:_MOST_ITEMS]
         elif name_of(path) == TREE:
             keys += _tree_keys(reader, entry)
         elif name_of(path) in _JSON:
@@ -219,15 +231,30 @@ def _check(reader: Reader, entry: FileEntry) -> FileCheck:
     return common.check_of(reader, entry)
 
 
-def _whole_gate(files: Mapping[str, FileEntry], reader: Reader) -> GateResult:
-    """`_set_gate`, and whatever a deletion of the directory may have taken first: all items that
+def _named_items(facts: Mapping[str, object]) -> list[str]:
+    told = facts.get(_ITEMS)
+    return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
+
+
+def _gone_item(paths: Iterable[str], *, root: str, named: Iterable[str]) -> GateResult | None:
+    """`root` ends with a slash, or is empty. None where no item is gone, or where the tree lies at
+    the root itself, so that there are no items."""
+    below = [path[len(root) :] for path in paths if path.startswith(root)]
+    there = {path.partition("/")[0] for path in below if "/" in path}
+    gone = sorted(set(named) - there)
+    if not gone or TREE in below:
+        return None
+    detail = f"{root}{gone[0]}/ is missing or empty, {MARKER} names it as an item of this save"
+    return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+
+
+def _whole_gate(save: FoundSave, files: Mapping[str, FileEntry]) -> GateResult:
+    """`_set_gate`, and whatever a deletion of the directory may have taken first: each item that
     the marker names, the tree beside arrays that are described, the data beside a manifest."""
-    marker = files.get(MARKER)
-    handlers = _json(reader, marker, _MARKER_KEYS).get("item_handlers") if marker else None
-    items = sorted(str(item)[:200] for item in handlers) if isinstance(handlers, dict) else []
-    if items and not any(path.startswith(f"{item}/") for path in files for item in items):
-        detail = f"no file of {', '.join(items[:8])} is there, which {MARKER} names"
-        return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+    root = f"{save.root_key}/"
+    paths = [f"{root}{path}" for path in files]
+    if gone := _gone_item(paths, root=root, named=_named_items(save.facts)):
+        return gone
     data = {path[: -len("d/") - 32] for path in files if _DATA.search(path)}
     for path in sorted(files):
         named = _PROCESS.match(path)

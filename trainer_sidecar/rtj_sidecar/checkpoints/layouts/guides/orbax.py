@@ -19,7 +19,10 @@ GUIDES = (
             "JSON files parse; manifests and single nodes of OCDBT match their CRC-32C and length,"
             " none is empty. Of the arrays themselves nothing is proved"
         ),
-        set_rule="the files of processes 0 to the last, each with its manifest",
+        set_rule=(
+            "every item that `item_handlers` in `_CHECKPOINT_METADATA` names; in each the files of"
+            " every process that described arrays, with its manifest"
+        ),
         metadata=(
             "step from the directory's name; metrics of the manager, epoch and loss of items saved"
             " by JsonSave; whether the tree has an optimizer's state"
