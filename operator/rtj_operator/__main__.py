@@ -21,7 +21,7 @@ from rtj_api import contract
 
 from rtj_operator import handlers
 from rtj_operator.core.decide import decide
-from rtj_operator.core.pods import PodSettings
+from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.settings import VARIABLES, Settings, SettingsError, settings_from
 from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.app import RESOURCES, App

@@ -7,7 +7,8 @@ from typing import Any
 
 from rtj_api import contract
 from rtj_api.v1alpha1 import JobSpec
-from rtj_operator.core.pods import Owner, PodSettings, desired_pod
+from rtj_operator.core.pod_facts import Owner, PodSettings
+from rtj_operator.core.pods import desired_pod
 
 SETTINGS = PodSettings(
     cluster_uid="11111111-2222-3333-4444-555555555555",

@@ -10,50 +10,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
 
 from rtj_api import contract, wire
 from rtj_api.reasons import Reason
-from rtj_api.rules.steering import masked, path_in
-from rtj_api.v1alpha1 import BestMode, CaBundle, JobSpec, Retention, Store, Thin
+from rtj_api.rules.steering import path_in
+from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
-from rtj_operator.core import mounts, ports, quantities, without_store
+from rtj_operator.core import mounts
 from rtj_operator.core import template as tpl
 from rtj_operator.core.apart import keep_apart
 from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.mounts import Sharing
-from rtj_operator.core.probes import post_start, quiet_probes
+from rtj_operator.core.pod_config import desired_config
+from rtj_operator.core.pod_facts import (
+    Owner,
+    Parts,
+    PodSettings,
+    parts_of,
+    status_port,
+    trainer_grace_seconds,
+)
+from rtj_operator.core.probes import quiet_probes
 from rtj_operator.core.sidecar import desired_sidecar, memory_warning
 from rtj_operator.core.staging import staging_directory
 from rtj_operator.core.template import Manifest, Refusal, SpecRefused
 
-MAX_WORDS, MAX_WORD = 64, 256
-DEFAULT_GRACE_SECONDS = 30  # of Kubernetes
 # Of spec.checkpoint: read by the operator at a choice, and told to pods by directives.
 NOT_OF_A_POD = ("onNoValid", "onExistingRun", "resumeFrom", "takeOver")
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """The job that a pod belongs to."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodSettings:
-    """What the operator's own configuration adds to every pod."""
-
-    cluster_uid: str  # UID of the namespace kube-system
-    sidecar_image: str
-    sidecar_image_pull_policy: str | None = None
-    sidecar_resources: Mapping[str, Any] | None = None
 
 
 _TRIAL = PodSettings(cluster_uid="trial", sidecar_image="trial")
@@ -66,7 +51,7 @@ def refusal_of(spec: JobSpec, *, owner: Owner, made_in: int = 0) -> Refusal | No
     of another kind than Kubernetes has it shows only when a pod is made, so one is made for trial.
     """
     try:
-        _parts(spec, owner=owner, made_in=made_in)
+        parts_of(spec, owner=owner, made_in=made_in)
         warnings_of(spec)
         pod = desired_pod(spec, owner=owner, rank=0, made_in=made_in, settings=_TRIAL)
         keep_off(pod, ("node",))
@@ -87,28 +72,6 @@ def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
         text = memory_warning(spec, pod=pod, mounts=mount.mounts)
         found.append(Refusal(Reason.SIDECAR_MEMORY_TOO_SMALL, text) if text else None)
     return tuple(warning for warning in found if warning is not None)
-
-
-def sharing(spec: JobSpec) -> Sharing:
-    """Who else can write a rank's checkpoint directory. Raises SpecRefused."""
-    mount = mounts.checkpoint_mount(tpl.pod_spec(spec.template), path=spec.checkpoint.path)
-    return mount.sharing if mount is not None else Sharing.POD
-
-
-def is_shared(spec: JobSpec, kind: Sharing) -> bool:
-    """Whether several ranks write one directory."""
-    return kind is Sharing.ALL and spec.replicas > 1
-
-
-def is_fenced(kind: Sharing) -> bool:
-    """Whether a pod that runs on another node can write a rank's directory."""
-    return kind in (Sharing.ALL, Sharing.RANK)
-
-
-def trainer_grace_seconds(spec: JobSpec) -> int:
-    """The template's own grace, in seconds: what the trainer gets between SIGTERM and SIGKILL."""
-    grace = (spec.template.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return DEFAULT_GRACE_SECONDS if grace is None else int(grace)
 
 
 def template_hash(spec: JobSpec) -> str:
@@ -145,29 +108,13 @@ def _source_shape(spec: JobSpec) -> dict[str, str]:
     return {"source": str(mount["mountPath"])} if mount is not None else {}
 
 
-def run_id(spec: JobSpec, *, owner: Owner) -> str:
-    return spec.checkpoint.run_id or f"{owner.namespace}/{owner.name}"
-
-
-def status_port(spec: JobSpec, *, owner: Owner, rank: int, made_in: int) -> int:
-    """Port of the sidecar's HTTP server."""
-    if not is_on_host(spec):
-        return contract.PORT_STATUS
-    return ports.status_port(owner.uid, rank=rank, made_in=made_in, replicas=spec.replicas)
-
-
-def is_on_host(spec: JobSpec) -> bool:
-    """Whether the pods share their nodes' addresses and ports."""
-    return bool((spec.template.get("spec") or {}).get("hostNetwork"))
-
-
 def desired_pod(
     spec: JobSpec, *, owner: Owner, rank: int, made_in: int, settings: PodSettings
 ) -> Manifest:
     """The pod of `rank`, as made in attempt `made_in`. Raises SpecRefused."""
-    parts = _parts(spec, owner=owner, made_in=made_in)
+    parts = parts_of(spec, owner=owner, made_in=made_in)
     port = status_port(spec, owner=owner, rank=rank, made_in=made_in)
-    config = _config(
+    config = desired_config(
         spec, owner=owner, rank=rank, made_in=made_in, port=port, parts=parts, settings=settings
     )
     return {
@@ -178,43 +125,7 @@ def desired_pod(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What was read of the template, checked."""
-
-    pod: Mapping[str, Any]
-    trainer: int  # index of the container
-    checkpoint: mounts.CheckpointMount | None
-    store_mount: Manifest | None  # of a file:// store
-    output_mounts: tuple[Manifest, ...]
-    source_mount: Manifest | None  # of a directory to resume from
-    procs: int
-
-
-def _parts(spec: JobSpec, *, owner: Owner, made_in: int) -> _Parts:
-    tpl.check_name(owner.name, replicas=spec.replicas, made_in=made_in)
-    pod = tpl.pod_spec(spec.template)
-    tpl.check_template(pod)
-    index = tpl.trainer_index(pod)
-    checkpoint = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
-    store = spec.checkpoint.store
-    if store is None:
-        without_store.check(checkpoint, path=spec.checkpoint.path)
-    return _Parts(
-        pod=pod,
-        trainer=index,
-        checkpoint=checkpoint,
-        store_mount=mounts.store_mount(pod, url=store.url if store else None),
-        output_mounts=mounts.output_mounts(
-            pod,
-            outputs=[p for p in spec.outputs if not tpl.is_within(p, spec.checkpoint.path)],
-        ),
-        source_mount=mounts.source_mount(pod, resume_from=spec.checkpoint.resume_from),
-        procs=spec.procs_per_replica or tpl.gpu_limit(pod["containers"][index]),
-    )
-
-
-def _metadata(spec: JobSpec, *, owner: Owner, rank: int, made_in: int, parts: _Parts) -> Manifest:
+def _metadata(spec: JobSpec, *, owner: Owner, rank: int, made_in: int, parts: Parts) -> Manifest:
     stated = spec.template.get("metadata") or {}
     return {
         "name": contract.pod_name(job=owner.name, rank=rank, made_in=made_in, job_uid=owner.uid),
@@ -246,88 +157,8 @@ def _metadata(spec: JobSpec, *, owner: Owner, rank: int, made_in: int, parts: _P
     }
 
 
-def _words(trainer: Manifest) -> list[str]:
-    """What the trainer is started with, for people who compare two jobs: no secrets, no essays."""
-    words = [*(trainer.get("command") or []), *(trainer.get("args") or [])]
-    return [word[:MAX_WORD] for word in masked([str(word) for word in words])[:MAX_WORDS]]
-
-
-def _config(
-    spec: JobSpec,
-    *,
-    owner: Owner,
-    rank: int,
-    made_in: int,
-    port: int,
-    parts: _Parts,
-    settings: PodSettings,
-) -> wire.SidecarConfig:
-    checkpoint, store = spec.checkpoint, spec.checkpoint.store
-    kind = parts.checkpoint.sharing if parts.checkpoint is not None else Sharing.POD
-    return wire.SidecarConfig(
-        cluster_uid=settings.cluster_uid,
-        job_uid=owner.uid,
-        namespace=owner.namespace,
-        job=owner.name,
-        rank=rank,
-        made_in=made_in,
-        image=parts.pod["containers"][parts.trainer].get("image"),
-        command=_words(parts.pod["containers"][parts.trainer]),
-        framework=spec.framework,
-        procs_per_replica=parts.procs,
-        procs_stated=spec.procs_per_replica is not None,
-        run_id=run_id(spec, owner=owner),
-        path=checkpoint.path,
-        layout=checkpoint.layout,
-        include=list(checkpoint.include),
-        store_url=store.url if store else None,
-        store_endpoint=store.endpoint if store else None,
-        store_region=store.region if store else None,
-        store_ca_file=contract.FILE_CA if store and store.ca_bundle else None,
-        store_credentials_dir=(
-            contract.MOUNT_CREDENTIALS if store and store.credentials_secret else None
-        ),
-        max_upload_bytes_per_second=(
-            quantities.parsed(store.max_upload_bytes_per_second) if store else None
-        ),
-        resume_args=list(checkpoint.resume_args),
-        on_existing_run=checkpoint.on_existing_run,
-        drain_seconds=spec.sidecar.drain_seconds,
-        trainer_grace_seconds=trainer_grace_seconds(spec),
-        mirror=checkpoint.local.mirror,
-        keep_last=checkpoint.retention.keep_last,
-        keep=_keep(checkpoint.retention, has_store=store is not None),
-        status_port=port,
-        shared_directory=is_shared(spec, kind),
-        fenced_directory=is_fenced(kind),
-        keeps_in_directory=store is None,
-        pod_volume=parts.checkpoint is None or parts.checkpoint.ends_with_pod,
-        pod_volume_bytes=parts.checkpoint.limit_bytes if parts.checkpoint else None,
-        outputs=list(spec.outputs),
-        rendezvous_told=is_on_host(spec),
-        post_start=post_start(parts.pod["containers"][parts.trainer]),
-        validation_level=checkpoint.validation.level,
-        required_keys=list(checkpoint.validation.required_keys),
-    )
-
-
-def _keep(retention: Retention, *, has_store: bool) -> wire.KeepRules:
-    best = retention.keep_best
-    # On the volume that the trainer writes to every save that is kept takes its room.
-    thin = retention.thin or (Thin.GEOMETRIC if has_store else Thin.NONE)
-    return wire.KeepRules(
-        every=retention.keep_every,
-        best_metric=best.metric if best is not None else None,
-        best_highest=best is not None and best.mode == BestMode.MAX,
-        best_count=best.count if best is not None else 1,
-        thin=thin == Thin.GEOMETRIC,
-        archive_after_seconds=retention.archive_after_seconds,
-        archive_class=retention.archive_class,
-    )
-
-
 def _pod_spec(
-    spec: JobSpec, *, parts: _Parts, config: wire.SidecarConfig, settings: PodSettings
+    spec: JobSpec, *, parts: Parts, config: wire.SidecarConfig, settings: PodSettings
 ) -> Manifest:
     pod: Manifest = deepcopy(dict(parts.pod))
     checkpoint_mounts = (

@@ -14,7 +14,7 @@ import aiohttp
 
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.core.plan import Plan
-from rtj_operator.core.pods import PodSettings
+from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.apply import Applier
 from rtj_operator.shell.events import Recorder

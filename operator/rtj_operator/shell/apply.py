@@ -17,7 +17,8 @@ from rtj_api import contract
 from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.observed import JobKey, Observed, Rejection
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
-from rtj_operator.core.pods import PodSettings, desired_pod
+from rtj_operator.core.pod_facts import PodSettings
+from rtj_operator.core.pods import desired_pod
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.observe import World
 from rtj_operator.shell.push import Pusher

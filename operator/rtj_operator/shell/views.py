@@ -17,6 +17,7 @@ from rtj_api import contract, v1alpha1, wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Status, parse_time
 
+from rtj_operator.core import pod_facts
 from rtj_operator.core import pods as manifests
 from rtj_operator.core.observed import (
     ContainerEnd,
@@ -57,9 +58,9 @@ def job_view(raw: Raw) -> JobView:
     )
 
 
-def owner_of(raw: Raw) -> manifests.Owner:
+def owner_of(raw: Raw) -> pod_facts.Owner:
     meta = raw["metadata"]
-    return manifests.Owner(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+    return pod_facts.Owner(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
 
 
 def api_spec(raw: Raw) -> v1alpha1.JobSpec:
@@ -81,20 +82,20 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
     if refusal is not None:
         return None, SpecProblem(reason=refusal.reason, message=refusal.message)
     try:
-        kind = manifests.sharing(spec)
+        kind = pod_facts.sharing(spec)
     except SpecRefused as error:
         return None, SpecProblem(reason=error.refusal.reason, message=error.refusal.message)
     store = spec.checkpoint.store
     return JobSpec(
         replicas=spec.replicas,
-        run_id=manifests.run_id(spec, owner=owner),
+        run_id=pod_facts.run_id(spec, owner=owner),
         template_hash=manifests.template_hash(spec),
         has_store=store is not None,
         store_url=store.url if store else None,
         store_endpoint=store.endpoint if store else None,
         credentials_secret=store.credentials_secret if store else None,
-        shared_directory=manifests.is_shared(spec, kind),
-        fenced_directory=manifests.is_fenced(kind),
+        shared_directory=pod_facts.is_shared(spec, kind),
+        fenced_directory=pod_facts.is_fenced(kind),
         suspend=spec.suspend,
         probe=_probe_of(spec),
         suspend_wait_seconds=spec.suspend_policy.checkpoint_timeout_seconds,
@@ -108,7 +109,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         max_restarts=spec.recovery.max_restarts,
         backoff_initial_seconds=spec.recovery.backoff.initial_seconds,
         backoff_max_seconds=spec.recovery.backoff.max_seconds,
-        trainer_grace_seconds=manifests.trainer_grace_seconds(spec),
+        trainer_grace_seconds=pod_facts.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
         warnings=tuple(
             SpecProblem(reason=warning.reason, message=warning.message)

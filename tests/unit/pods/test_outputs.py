@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rtj_api import contract
 from rtj_api.v1alpha1 import JobSpec
-from rtj_operator.core.pods import Owner, PodSettings, desired_pod, refusal_of, template_hash
+from rtj_operator.core.pod_facts import Owner, PodSettings
+from rtj_operator.core.pods import desired_pod, refusal_of, template_hash
 
 OWNER = Owner(namespace="team", name="gpt", uid="0a1b2c3d-0000-0000-0000-000000000000")
 

@@ -26,7 +26,8 @@ from kit.specs import (
 from rtj_api import contract, wire
 from rtj_api.v1alpha1 import JobSpec
 from rtj_operator.core.avoid import keep_off
-from rtj_operator.core.pods import template_hash, trainer_grace_seconds
+from rtj_operator.core.pod_facts import trainer_grace_seconds
+from rtj_operator.core.pods import template_hash
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -15,7 +15,7 @@ from kit.specs import (
     sidecar_of,
     trainer_of,
 )
-from rtj_operator.core.pods import status_port
+from rtj_operator.core.pod_facts import status_port
 from rtj_operator.shell.views import status_port_of
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from kit.specs import FILE_STORE, FULL, HOST_NETWORK, OWNER, SETTINGS, SMALLEST, a_spec
-from rtj_operator.core.pods import Owner, desired_pod, refusal_of, warnings_of
+from rtj_operator.core.pod_facts import Owner
+from rtj_operator.core.pods import desired_pod, refusal_of, warnings_of
 
 CASES: dict[str, tuple[dict, str, str]] = {
     "no command": ({"trainer": {"command": None}}, "CommandMissing", "containers[0].command"),

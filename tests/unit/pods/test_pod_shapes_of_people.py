@@ -9,7 +9,8 @@ import pytest
 from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.v1alpha1 import JobSpec
-from rtj_operator.core.pods import Owner, PodSettings, desired_pod, refusal_of, warnings_of
+from rtj_operator.core.pod_facts import Owner, PodSettings
+from rtj_operator.core.pods import desired_pod, refusal_of, warnings_of
 
 OWNER = Owner(namespace="team", name="gpt", uid="0a1b2c3d-0000-0000-0000-000000000000")
 IN_MEMORY = {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}

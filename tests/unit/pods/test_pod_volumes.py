@@ -7,7 +7,8 @@ from copy import deepcopy
 import pytest
 from kit.specs import OWNER, SMALLEST, a_pod, a_spec, config_of
 from rtj_operator.core.mounts import Sharing
-from rtj_operator.core.pods import refusal_of, sharing
+from rtj_operator.core.pod_facts import sharing
+from rtj_operator.core.pods import refusal_of
 
 
 def mounted(source: dict, *, by: str | None = None, **mount: str):

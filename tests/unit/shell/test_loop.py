@@ -12,7 +12,7 @@ from rtj_api.status import Status
 from rtj_operator.core.decide import decide as rules
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.core.plan import CreatePod, DeletePod, Note, PatchDirective, Plan
-from rtj_operator.core.pods import PodSettings
+from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.app import App
 from rtj_operator.shell.health import Pulse
