@@ -7,12 +7,12 @@ batch or another learning rate moves a loss with nothing wrong. Pure.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from rtj_api.rules.noise import noise_of
 from rtj_api.wire import LossCheck, LossState
 
 LOSS_BAND = "loss_band"
@@ -60,20 +60,14 @@ class Losses:
     def band(self) -> dict[str, float] | None:
         """The fact `loss_band` of a save: {loss, noise, samples}; None where too few are known.
 
-        `noise` is a standard deviation from the steps between neighbours, so a loss that falls
-        steadily is not taken for a noisy one, nor one with a few spikes.
+        `noise` is a standard deviation, see `rules.noise`.
         """
         known = [loss for loss in self.file or self.log if math.isfinite(loss)]
         if len(known) < LEAST:
             return None
-        steps = [b - a for a, b in itertools.pairwise(known)]
-        centre = median(steps)
-        # The 80th percentile: a median would call a loss that jumps between two values noiseless.
-        spread = sorted(abs(step - centre) for step in steps)[int(0.8 * len(steps))]
-        noise = spread / 1.2816 / math.sqrt(2)
         return {
             "loss": round(median(known[-NEAR:]), 9),
-            "noise": round(noise, 9),
+            "noise": round(noise_of(known), 9),
             "samples": float(len(known)),
         }
 
