@@ -11,6 +11,7 @@ CONTRACT_VERSION = 1
 
 # --- the API -------------------------------------------------------------------------------
 GROUP = "resumable-training.dev"
+MANAGER = f"{GROUP}/operator"  # spec.managedBy of a job that is this operator's
 VERSION = "v1alpha1"
 KIND = "ResumableTrainingJob"
 PLURAL = "resumabletrainingjobs"

@@ -86,6 +86,8 @@ class Reason(StrEnum):
     # holds
     NO_VALID_CHECKPOINT = "NoValidCheckpoint"
     RESTART_BUDGET_SPENT = "RestartBudgetSpent"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    START_DEADLINE_EXCEEDED = "StartDeadlineExceeded"
     RUN_IN_USE = "RunInUse"
     RUN_ALREADY_COMPLETE = "RunAlreadyComplete"
     RUN_EXISTS = "RunExists"

@@ -187,6 +187,11 @@ class Status(StatusModel):
     failures: int = Field(0, description="Started attempts that ended in a fault of the job's own.")
     completions: int = Field(0, description="1 once the job is complete.")
     last_start_time: Time | None = None
+    resumed_at: Time | None = Field(
+        None,
+        description="When spec.suspend was last set to false; deadlines count from then, else from "
+        "the job's creation.",
+    )
     completion_time: Time | None = Field(None, description="When Complete or Failed was recorded.")
     current: CurrentAttempt | None = None
     placements: list[int] = Field(

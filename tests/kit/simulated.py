@@ -20,7 +20,7 @@ from rtj_operator.core.observed import (
     PodView,
     SpecProblem,
 )
-from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
+from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective
 
 from kit import simulated_laws, simulated_nodes, simulated_training, simulated_views
 from kit.simulated_laws import LawBroken
@@ -95,6 +95,7 @@ class World:
     job_rv: int = 1
     generation: int = 1
     deleting: bool = False
+    gone: bool = False  # the job was deleted, by its time to live
     problem: SpecProblem | None = None
     request: wire.Request | None = None
     status: dict[str, Any] = field(default_factory=dict)
@@ -306,6 +307,14 @@ class World:
             self.hint = True
         else:
             self.delete_pod(action.name)
+
+    def delete_job(self, action: DeleteJob) -> None:
+        self._write("delete job")
+        if action.uid != self.job_uid or int(action.resource_version) != self.job_rv:
+            raise Conflict("the job changed")
+        if not self.state.is_terminal or self.pods:
+            raise LawBroken("a job was removed before it had ended and its pods were gone")
+        self.gone = True
 
     def patch(self, action: PatchDirective) -> None:
         self._write("patch")

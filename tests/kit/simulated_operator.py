@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import Observed
-from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
+from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
 from rtj_operator.core.policy import Policy
 
 from kit.simulated import Conflict, Crash, World
@@ -53,15 +53,18 @@ class Operator:
     def _apply(self, observed: Observed, plan: Plan) -> None:
         world = self.world
         self._write_log(plan)
-        for kind in (DeletePod, CreatePod, PatchDirective):
+        for kind in (DeletePod, CreatePod, PatchDirective, DeleteJob):
             for action in plan.actions:
                 if isinstance(action, kind):
-                    if isinstance(action, DeletePod):
-                        world.delete(action)
-                    elif isinstance(action, CreatePod):
-                        world.create(action)
-                    else:
-                        world.patch(action)
+                    match action:
+                        case DeletePod():
+                            world.delete(action)
+                        case CreatePod():
+                            world.create(action)
+                        case PatchDirective():
+                            world.patch(action)
+                        case DeleteJob():
+                            world.delete_job(action)
         if plan.status is not None and observed.job is not None:
             world.put_status(observed.job.resource_version, plan.status)
 
@@ -83,6 +86,8 @@ class Operator:
                 parts.append(f"create {action.name}")
             elif isinstance(action, DeletePod):
                 parts.append(f"{'force-delete' if action.force else 'delete'} {action.name}")
+            elif isinstance(action, DeleteJob):
+                parts.append("delete the job")
             else:
                 d = action.directive
                 parts.append(f"tell {action.pod} {'fast ' if d.fast else ''}{d.phase}")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 def observe(world: World) -> Observed:
+    if world.gone:
+        return Observed(now=world.now, job=None)
     stale = [n for n in world.nodes.values() if n.exists and world.now - n.lease_at > 22]
     nodes = {
         n.name: NodeView(

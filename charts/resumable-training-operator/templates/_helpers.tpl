@@ -50,7 +50,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "rto.namespacedRules" -}}
 - apiGroups: [resumable-training.dev]
   resources: [resumabletrainingjobs]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, delete] # delete: spec.ttlSecondsAfterFinished
 - apiGroups: [resumable-training.dev]
   resources: [resumabletrainingjobs/status]
   verbs: [patch, update]

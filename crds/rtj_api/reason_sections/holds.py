@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rtj_api.reasons import Reason, ReasonText
+from rtj_api.reasons import Charge, Reason, ReasonText
 
 HOLDS: Final[Mapping[Reason, ReasonText]] = {
     Reason.NO_VALID_CHECKPOINT: ReasonText(
@@ -23,6 +23,17 @@ HOLDS: Final[Mapping[Reason, ReasonText]] = {
         "recovery.maxRestarts restarts in a row made no durable progress; the job is Failed.",
         "Find the cause in status.attempts and correct it. The checkpoints are kept: delete the "
         "job and apply it anew with the same runID.",
+    ),
+    Reason.DEADLINE_EXCEEDED: ReasonText(
+        "The job was active for spec.activeDeadlineSeconds; it is Failed.",
+        "The checkpoints are kept: delete the job and apply it anew with the same runID and a "
+        "longer deadline, and it goes on from the newest one.",
+        Charge.INTENT,
+    ),
+    Reason.START_DEADLINE_EXCEEDED: ReasonText(
+        "No trainer was started within spec.startDeadlineSeconds; the job is Failed.",
+        "The message says what it waited for. Delete the job and apply it anew when there is room.",
+        Charge.INTENT,
     ),
     Reason.RUN_IN_USE: ReasonText(
         "Another job that may still live holds this run.",

@@ -10,8 +10,10 @@ from pydantic import Field
 from rtj_api import template_schema as schema
 from rtj_api import validations as v
 from rtj_api.api_base import Api
+from rtj_api.v1alpha1 import lifetime
 from rtj_api.v1alpha1.base import MAX_REPLICAS, PathText
 from rtj_api.v1alpha1.checkpoint import Checkpoint
+from rtj_api.v1alpha1.lifetime import DeadlineSeconds, LifeSeconds, ManagerText
 from rtj_api.v1alpha1.recovery import Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import Sidecar
 
@@ -74,3 +76,13 @@ class JobSpec(Api):
         description="Stop training and free the GPUs; false goes on from the newest save.",
     )
     suspend_policy: SuspendPolicy = Field(default_factory=SuspendPolicy)
+    active_deadline_seconds: DeadlineSeconds | None = Field(
+        None, description=lifetime.ACTIVE_DEADLINE
+    )
+    start_deadline_seconds: DeadlineSeconds | None = Field(
+        None, description=lifetime.START_DEADLINE
+    )
+    ttl_seconds_after_finished: LifeSeconds | None = Field(None, description=lifetime.TIME_TO_LIVE)
+    managed_by: ManagerText | None = Field(
+        None, description=lifetime.MANAGED_BY, json_schema_extra=v.rules(*v.MANAGED_BY)
+    )

@@ -21,7 +21,15 @@ from rtj_api.validations.checkpoint import (
     TAKE_OVER,
 )
 from rtj_api.validations.every import ALL_RULES
-from rtj_api.validations.job import BACKOFF, JOB, MAX_NAME_AND_RANK, OUTPUTS, REPLICAS, SPEC
+from rtj_api.validations.job import (
+    BACKOFF,
+    JOB,
+    MANAGED_BY,
+    MAX_NAME_AND_RANK,
+    OUTPUTS,
+    REPLICAS,
+    SPEC,
+)
 from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
 from rtj_api.validations.rule import Rule, immutable, rules
 from rtj_api.validations.store import CA_BUNDLE, STORE_ENDPOINT, STORE_URL, UPLOAD_RATE
@@ -34,6 +42,7 @@ __all__ = [
     "CHECKPOINT_PATH",
     "INCLUDE",
     "JOB",
+    "MANAGED_BY",
     "MAX_NAME_AND_RANK",
     "NOT_FOR_CHECKPOINTS",
     "OUTPUTS",

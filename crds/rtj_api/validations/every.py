@@ -16,7 +16,7 @@ from rtj_api.validations.checkpoint import (
     RUN_ID,
     TAKE_OVER,
 )
-from rtj_api.validations.job import BACKOFF, JOB, OUTPUTS, REPLICAS, SPEC
+from rtj_api.validations.job import BACKOFF, JOB, MANAGED_BY, OUTPUTS, REPLICAS, SPEC
 from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
 from rtj_api.validations.store import CA_BUNDLE, STORE_ENDPOINT, STORE_URL, UPLOAD_RATE
 
@@ -40,6 +40,7 @@ ALL_RULES: Final = (
     *RETENTION,
     *BACKOFF,
     *SPEC,
+    *MANAGED_BY,
     *POD_SPEC,
     *TEMPLATE_METADATA,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rtj_api.contract import CONTAINER_TRAINER
+from rtj_api.contract import CONTAINER_TRAINER, MANAGER
 from rtj_api.validations.rule import Rule, immutable
 
 MAX_NAME_AND_RANK: Final = 51
@@ -90,7 +90,24 @@ _IS_A_SCRIPT = _some_word("WORD.startsWith('-') && !WORD.startsWith('--') && WOR
 _PLACES_THEM = _some_word("WORD.contains('RTJ_RESUME_ARGS')")
 
 
+MANAGED_BY: Final = (
+    Rule(
+        "managed-by-form",
+        "self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",
+        f"not a controller's name: write <domain>/<name>, such as kueue.x-k8s.io/multikueue; leave "
+        f"it out, or write {MANAGER}, for this operator",
+    ),
+)
+
+
 SPEC: Final = (
+    Rule(
+        "managed-by-immutable",
+        "(has(self.managedBy) ? self.managedBy : '') == "
+        "(has(oldSelf.managedBy) ? oldSelf.managedBy : '')",
+        "managedBy cannot be changed: two controllers would make its pods. Delete the job and "
+        "apply it anew; with the same runID it goes on from the newest save",
+    ),
     Rule(
         "store-or-volume",
         "has(self.checkpoint.store) || (has(self.template.spec.volumes) && "

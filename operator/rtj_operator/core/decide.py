@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rtj_operator.core import (
+    deadlines,
     decide_fault,
     decide_life,
     decide_owner,
@@ -30,9 +31,11 @@ Rule = Callable[[Gang], Plan | None]
 
 RULES: tuple[Rule, ...] = (
     decide_wish.wish,
+    deadlines.expired,
     decide_life.finished,
     decide_life.refused,
     decide_run.success,
+    deadlines.deadline,
     decide_life.suspend,
     decide_life.held,
     decide_life.first_attempt,
@@ -58,6 +61,11 @@ def decide(observed: Observed, policy: Policy | None = None) -> Plan:
             rule="absent",
             why="the job is gone; its pods follow by garbage collection",
             actions=farewells(observed.older_pods),
+        )
+    if job.managed_elsewhere is not None:
+        return Plan(
+            rule="managed_elsewhere",
+            why=f"spec.managedBy is {job.managed_elsewhere}: that controller looks after the job",
         )
     if job.deleting:
         return Plan(

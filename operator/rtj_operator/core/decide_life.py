@@ -113,7 +113,9 @@ def suspend(gang: Gang) -> Plan | None:
         return record(gang, held, rule="suspend", why="spec.suspend was set", notes=(note,))
     if not gang.spec.suspend and is_held:
         if status.attempt == 0:
-            free = status.model_copy(update={"hold": None, "held_since": None})
+            free = status.model_copy(
+                update={"hold": None, "held_since": None, "resumed_at": gang.now}
+            )
             return record(gang, free, rule="suspend", why="spec.suspend was unset")
         cause = Cause(
             reason=Reason.RESUMED_BY_USER,
@@ -124,7 +126,7 @@ def suspend(gang: Gang) -> Plan | None:
         note = Note(type="Normal", reason=Reason.RESUMED_BY_USER, message="the job goes on")
         return record(
             gang,
-            attempts.next_attempt(gang, cause),
+            attempts.next_attempt(gang, cause).model_copy(update={"resumed_at": gang.now}),
             rule="suspend",
             why="spec.suspend was unset",
             notes=(note,),

@@ -62,6 +62,9 @@ class JobSpec:
     backoff_max_seconds: float = 300.0
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
+    active_deadline_seconds: float | None = None
+    start_deadline_seconds: float | None = None
+    ttl_seconds_after_finished: float | None = None
     warnings: tuple[SpecProblem, ...] = ()  # it can run, but something in it works against it
 
 
@@ -75,6 +78,7 @@ class JobView:
     spec: JobSpec | None  # None only together with `problem`
     status: Status
     created_at: float | None = None  # by the API server's clock, whole seconds
+    managed_elsewhere: str | None = None  # spec.managedBy, where that is another controller
     problem: SpecProblem | None = None
     request: wire.Request | None = None  # the annotation contract.ANNOTATION_REQUEST
     request_error: str | None = None  # that annotation is there but cannot be read: why

@@ -1,5 +1,6 @@
-"""What one pass wants done. The shell carries it out in the order deletes, creates, patches,
-status, notes, and runs the job again at once after any pass that was not empty.
+"""What one pass wants done. The shell carries it out in the order deletes, creates, patches, the
+job's own deletion, status, notes, and runs the job again at once after any pass that was not
+empty.
 
 A plan holds either a status (a decision, or a refresh of what is shown) or actions (converging
 the world to recorded decisions), never both. Must never hold a manifest: the shell asks
@@ -52,7 +53,15 @@ class PatchDirective:
     directive: Directive
 
 
-Action = CreatePod | DeletePod | PatchDirective
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteJob:
+    """Delete the job itself, as exactly the object that was seen."""
+
+    uid: str
+    resource_version: str
+
+
+Action = CreatePod | DeletePod | PatchDirective | DeleteJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""Carry out a plan, in a fixed order: deletes, creates, directives, status; then its events.
+"""Carry out a plan, in a fixed order: deletes, creates, directives, the job's own
+deletion, status; then its events.
 
 Every write is guarded: a delete by UID, a create by a name that says what it is, a directive and
 a status by the version they were decided on. So doing it twice, or by two operators at once, does
@@ -16,7 +17,7 @@ from rtj_api import contract
 
 from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.observed import JobKey, Observed, Rejection
-from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
+from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
 from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.core.pods import desired_pod
 from rtj_operator.shell.api import ApiError, Cluster, Raw
@@ -88,6 +89,10 @@ class Applier:
         refused = tuple(pod for pod in made if isinstance(pod, Refused))
         pods += await _all(self._patch(key, action) for action in patches)
         created = tuple(action.name for action in creates)
+        for action in plan.actions:
+            if isinstance(action, DeleteJob):
+                await self._delete_job(key, action)
+                return Outcome(world=None)
         if deletes or refused:
             return Outcome(world=None, created=created, written=tuple(pods), refused=refused)
         return Outcome(world=world.with_pods(pods), created=created, written=tuple(pods))
@@ -117,6 +122,15 @@ class Applier:
         except ApiError as error:
             # 409: the name has another UID by now, so the one that we meant is gone.
             if not error.is_not_found and not error.is_conflict:
+                raise
+
+    async def _delete_job(self, key: JobKey, action: DeleteJob) -> None:
+        try:
+            await self._cluster.delete_job(
+                key=key, uid=action.uid, resource_version=action.resource_version
+            )
+        except ApiError as error:
+            if not error.is_not_found:
                 raise
 
     async def _create(self, job: Raw, action: CreatePod) -> Raw | Refused:

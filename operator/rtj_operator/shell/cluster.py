@@ -161,6 +161,15 @@ class KubeCluster:
         path = f"{_job_path(key)}/status"
         return await self._request("PUT", path, resource=contract.PLURAL, body=body)
 
+    async def delete_job(self, *, key: JobKey, uid: str, resource_version: str) -> None:
+        options: Raw = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+            "propagationPolicy": "Background",
+        }
+        await self._request("DELETE", _job_path(key), resource=contract.PLURAL, body=options)
+
     async def create_event(self, event: Raw) -> Raw:
         path = f"/apis/events.k8s.io/v1/namespaces/{quote(event['metadata']['namespace'])}/events"
         return await self._request("POST", path, resource="events", body=event)

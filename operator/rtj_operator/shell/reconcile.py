@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rtj_operator.core.observed import JobKey, Observed
-from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective, Plan
+from rtj_operator.core.plan import Action, CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
 from rtj_operator.shell.api import ApiError, Raw
 from rtj_operator.shell.apply import Applier
 from rtj_operator.shell.events import Recorder
@@ -182,12 +182,14 @@ def _log_plan(key: JobKey, plan: Plan, *, observed: Observed, seconds: float) ->
     )
 
 
-def _brief(action: CreatePod | DeletePod | PatchDirective) -> str:
+def _brief(action: Action) -> str:
     match action:
         case CreatePod():
             return f"create {action.name}"
         case DeletePod():
             return f"delete {action.name}{' by force' if action.force else ''}"
+        case DeleteJob():
+            return "delete the job"
         case PatchDirective():
             order = action.directive
             return f"direct {action.pod}: attempt {order.attempt} {order.phase}"

@@ -51,11 +51,18 @@ def job_view(raw: Raw) -> JobView:
         spec=spec,
         status=Status.model_validate(raw.get("status") or {}),
         created_at=_time(meta.get("creationTimestamp")),
+        managed_elsewhere=_other_manager(raw),
         problem=problem,
         request=request,
         request_error=request_error,
         request_error_id=error_id,
     )
+
+
+def _other_manager(raw: Raw) -> str | None:
+    """Told whatever else the spec holds, and whether or not that can be read."""
+    manager = (raw.get("spec") or {}).get("managedBy")
+    return None if manager in (None, contract.MANAGER) else str(manager)
 
 
 def owner_of(raw: Raw) -> pod_facts.Owner:
@@ -111,6 +118,9 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         backoff_max_seconds=spec.recovery.backoff.max_seconds,
         trainer_grace_seconds=pod_facts.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
+        active_deadline_seconds=spec.active_deadline_seconds,
+        start_deadline_seconds=spec.start_deadline_seconds,
+        ttl_seconds_after_finished=spec.ttl_seconds_after_finished,
         warnings=tuple(
             SpecProblem(reason=warning.reason, message=warning.message)
             for warning in manifests.warnings_of(spec)

@@ -401,6 +401,15 @@ CASES = {
     ),
 }
 
+CASES["managed-by-form"] = Case(
+    "not a controller's name: write <domain>/<name>",
+    takes=[
+        job(managedBy="kueue.x-k8s.io/multikueue"),
+        job(managedBy="resumable-training.dev/operator"),
+    ],
+    refuses=[job(managedBy="operator"), job(managedBy="a/b/c"), job(managedBy="Kueue.io/x y")],
+)
+
 RUN = {"runID": "run-1", "store": {"url": "file:///mnt/store"}}
 CHANGES = {
     "replicas-immutable": ({"replicas": 3}, "replicas cannot be changed"),
@@ -413,6 +422,7 @@ CHANGES = {
         "checkpoint.path cannot be changed",
     ),
     "run-id-immutable": ({"checkpoint": {"runID": "run-2"}}, "runID cannot be changed"),
+    "managed-by-immutable": ({"managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy cannot be"),
 }
 TAKEN_AWAY = {
     "store-stays": (
@@ -426,6 +436,8 @@ ALLOWED_CHANGES = {
     "resume arguments": {"checkpoint": {"resumeArgs": ["--go-on"]}},
     "template": {"template": {"spec": {"containers": [container(image="trainer:2")]}}},
     "framework": {"framework": "none"},
+    "deadlines": {"activeDeadlineSeconds": 60, "startDeadlineSeconds": 60},
+    "time to live": {"ttlSecondsAfterFinished": 0},
     "beginning": {"checkpoint": {"resumeFrom": "f3-n2-s400"}},
     "take-over": {"checkpoint": {"takeOver": "8a1b-22"}},
     "existing run": {"checkpoint": {"onExistingRun": "Fresh"}},

@@ -53,6 +53,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"suspendPolicy": {"checkpointTimeoutSeconds": -1}},
         "greater than or equal to 0",
     ),
+    "deadline": ({"activeDeadlineSeconds": 0}, "greater than or equal to 1"),
+    "deadline of the start": ({"startDeadlineSeconds": 2**31}, "less than or equal to 2147483647"),
+    "time to live": ({"ttlSecondsAfterFinished": -1}, "greater than or equal to 0"),
+    "part of a second": ({"ttlSecondsAfterFinished": 0.5}, "ttlSecondsAfterFinished"),
     "drain": ({"sidecar": {"drainSeconds": -1}}, "greater than or equal to 0"),
     "pull policy": ({"sidecar": {"imagePullPolicy": "Sometimes"}}, '"IfNotPresent"'),
     "quantity": (

@@ -63,7 +63,7 @@ ALWAYS = (
 def in_namespace(where: str) -> set[tuple[str, str, str, str]]:
     group = "resumable-training.dev"
     return (
-        expand(where, group, "resumabletrainingjobs", "get list watch")
+        expand(where, group, "resumabletrainingjobs", "get list watch delete")
         | expand(where, group, "resumabletrainingjobs/status", "patch update")
         | expand(where, group, "resumabletrainingjobs/finalizers", "update")
         | expand(where, "", "pods", "get list watch create patch delete")

@@ -139,6 +139,17 @@ class FakeCluster:
         self.fail_after("put_status")
         return copy.deepcopy(job)
 
+    async def delete_job(self, *, key: JobKey, uid: str, resource_version: str) -> None:
+        self._called("delete_job")
+        job = self.jobs.get((key.namespace, key.name))
+        if job is None:
+            raise ApiError(status=404, reason="NotFound", message=str(key))
+        meta = job["metadata"]
+        if (meta["uid"], meta["resourceVersion"]) != (uid, resource_version):
+            raise ApiError(status=409, reason="Conflict", message="the version differs")
+        del self.jobs[key.namespace, key.name]
+        self.fail_after("delete_job")
+
     async def create_event(self, event: Raw) -> Raw:
         self._called("create_event")
         self.events[event["metadata"]["name"]] = copy.deepcopy(event)

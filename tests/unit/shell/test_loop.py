@@ -11,7 +11,7 @@ from rtj_api.reasons import Reason
 from rtj_api.status import Status
 from rtj_operator.core.decide import decide as rules
 from rtj_operator.core.observed import JobKey, Observed
-from rtj_operator.core.plan import CreatePod, DeletePod, Note, PatchDirective, Plan
+from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, Note, PatchDirective, Plan
 from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.app import App
@@ -144,6 +144,22 @@ async def test_deleting_what_is_gone_or_another_is_success(cluster, raw_job, mak
     await turn(app)
     assert len(cluster.pods) == 1
     assert app.queue.counters.retries == 0
+
+
+async def test_a_job_is_deleted_only_as_the_version_that_was_seen(
+    cluster, raw_job, make_app
+) -> None:
+    uid = cluster.add_job(raw_job())["metadata"]["uid"]
+
+    def drop(version: str) -> Plan:
+        return Plan(rule="Expire", why="", actions=(DeleteJob(uid=uid, resource_version=version),))
+
+    old = make_app(script(drop("another")))
+    await turn(old)
+    assert old.queue.counters.retries == 1
+    (job,) = cluster.jobs.values()
+    await turn(make_app(script(drop(job["metadata"]["resourceVersion"]))))
+    assert cluster.jobs == {}
 
 
 async def test_a_pod_that_exists_and_is_ours_counts_as_made(cluster, raw_job, make_app) -> None:

@@ -198,6 +198,23 @@ def test_a_job_and_its_spec(raw_job) -> None:
     assert not view.deleting
 
 
+@pytest.mark.parametrize(
+    ("manager", "elsewhere"),
+    [
+        (None, None),
+        (contract.MANAGER, None),
+        ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/multikueue"),
+    ],
+)
+def test_who_manages_a_job_is_told_even_of_a_spec_that_cannot_be_read(
+    raw_job, manager: str | None, elsewhere: str | None
+) -> None:
+    for fields in ({}, {"replicas": "many"}):
+        job = raw_job(**fields, **({"managedBy": manager} if manager else {}))
+        job["metadata"] |= {"uid": "1", "resourceVersion": "1"}
+        assert job_view(job).managed_elsewhere == elsewhere
+
+
 def test_a_spec_that_cannot_be_read_is_a_problem_with_its_field(raw_job) -> None:
     job = a_job_object(raw_job)
     job["spec"]["replicas"] = "two"
