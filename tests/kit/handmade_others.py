@@ -12,7 +12,7 @@ from typing import Any
 
 from awscrt import checksums
 
-from kit.handmade import dcp_directory, json_file, safetensors_file, torch_file
+from kit.handmade import Object, dcp_directory, json_file, safetensors_file, torch_file
 from kit.handmade_hdf5 import hdf5_bytes
 
 LEGACY_MAGIC = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -50,10 +50,13 @@ def lightning_sharded(directory: Path, *, step: int, ranks: int = 2) -> None:
 
 
 def composer(root: Path, *, epoch: int, batch: int, ranks: int = 2) -> None:
+    """Of more than one rank: each with its part of a sharded tensor, as torch 1 had it saved."""
     when = {"Timestamp": {"epoch": epoch, "batch": batch, "sample": batch * 8}}
-    inner = {"model": {}, "optimizers": _OPTIMIZER, "schedulers": {"x": {}}, "timestamp": when}
+    part = Object("torch.distributed._shard.sharded_tensor.api", "ShardedTensor", {"rank": 0})
+    inner = {"model": {"w": part} if ranks > 1 else {}, "optimizers": _OPTIMIZER}
+    inner |= {"schedulers": {"x": {}}, "timestamp": when}
     for rank in range(ranks):
-        state = {"state": inner, "rng": [{"python": (3, (1,), None)}]}
+        state = {"state": inner, "rng": [{"python": (3, (1,), None)}] * ranks}
         torch_file(root / f"ep{epoch}-ba{batch}-rank{rank}.pt", state)
         link = root / f"latest-rank{rank}.pt"
         link.unlink(missing_ok=True)

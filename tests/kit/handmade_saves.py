@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,27 @@ def lightning_sharded(root: Path, *, step: int, ranks: int = 2) -> Path:
     return place
 
 
-def composer(root: Path, *, batch: int, rank: int = 0, link: bool = True, epoch: int = 0) -> Path:
+def composer(
+    root: Path,
+    *,
+    batch: int,
+    rank: int = 0,
+    link: bool = True,
+    epoch: int = 0,
+    sharded: Mapping[str, Any] | None = None,
+    world_size: int = 1,
+) -> Path:
+    """`sharded`: the model's part of this rank, as releases for torch 1 wrote it."""
     stamp = {"Timestamp": {"epoch": epoch, "batch": batch, "sample": batch * 8, "token": 0}}
     state = {
-        "model": {},
+        "model": dict(sharded or {}),
         "optimizers": {"AdamW": {}},
         "schedulers": {"LambdaLR": {}},
         "timestamp": stamp,
         "dataset_state": {"train": None, "eval": {}},
     }
     place = root / f"ep{epoch}-ba{batch}-rank{rank}.pt"
-    torch_file(place, {"state": state, "rng": [{"python": [3]}]})
+    torch_file(place, {"state": state, "rng": [{"python": [3]}] * world_size})
     if link:
         latest = root / f"latest-rank{rank}.pt"
         latest.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import pytest
 from kit import handmade_saves as by_hand
 from kit.checkpoint_looks import judged
 from kit.checkpoint_verdicts import look
-from kit.handmade import age
+from kit.handmade import Object, age
 from kit.put_back import look as look_whole
 from kit.put_back import put_back, ship
 from rtj_sidecar.checkpoints.layouts import layout_named
@@ -143,6 +143,50 @@ def test_a_link_to_a_file_that_is_gone_tells_of_it_where_all_ranks_files_should_
     part = Expectations(world_size=2, whole=False)
     verdict = judged(tmp_path, expect=part)["ep0-ba10-rank0.pt"][1]
     assert verdict.status is Status.VERIFIED, "another rank's disk may have it"
+
+
+PART = "torch.distributed._shard.sharded_tensor.api"
+SHARDED = {
+    "parts": {"w": Object(PART, "ShardedTensor", {"_local_shards": []})},
+    "flat": {"module._fsdp_wrapped_module.flat_param": None},
+}
+
+
+@pytest.mark.parametrize("kind", SHARDED)
+def test_a_file_with_a_part_of_sharded_tensors_is_one_of_as_many_as_there_are_rng_states(
+    tmp_path: Path, kind: str
+) -> None:
+    """Neither a file nor a link of rank 1 is left, and the job may have another size by now."""
+    for batch in (10, 20):
+        for rank in (0, 1):
+            by_hand.composer(
+                tmp_path, batch=batch, rank=rank, sharded=SHARDED[kind], world_size=2, link=False
+            )
+    (tmp_path / "ep0-ba20-rank1.pt").unlink()
+    age(tmp_path)
+    found = judged(tmp_path, expect=Expectations(earlier=True))
+    assert found["ep0-ba10-rank0.pt"][1].status is Status.VERIFIED
+    save, verdict = found["ep0-ba20-rank0.pt"]
+    assert save.facts["world_size"] == 2
+    assert (verdict.status, verdict.reason) == (Status.TORN, Reason.FILES_MISSING)
+    assert "rank 1" in verdict.message
+
+
+def test_rank_0_of_many_alone_is_whole_where_its_state_is_not_sharded(tmp_path: Path) -> None:
+    by_hand.composer(tmp_path, batch=10, world_size=4)
+    save, verdict = look(tmp_path, world_size=4)["ep0-ba10-rank0.pt"]
+    assert (save.facts["world_size"], verdict.status) == (4, Status.VERIFIED)
+
+
+def test_the_union_of_composer_has_the_files_that_its_content_proves(tmp_path: Path) -> None:
+    by_hand.composer(tmp_path, batch=10, sharded=SHARDED["parts"], world_size=2)
+    save = look(tmp_path)["ep0-ba10-rank0.pt"][0]
+    layout = layout_named("composer")
+    assert layout is not None
+    name, part = "ep0-ba10-rank{}.pt", Expectations(world_size=2, whole=False, earlier=True)
+    parts = [PartFiles(rank, {name.format(rank): 9}, save.facts) for rank in (0, 1)]
+    assert layout.union_gate(parts=parts, expect=part).passed is True
+    assert layout.union_gate(parts=parts[:1], expect=part).reason is Reason.FILES_MISSING
 
 
 def test_latest_is_rebuilt_where_a_kill_left_none(tmp_path: Path) -> None:

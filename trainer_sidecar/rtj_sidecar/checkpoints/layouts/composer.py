@@ -3,8 +3,10 @@ the DCP files of FSDP.
 
 Only rank 0 writes a file unless the state is sharded, so that a `rank0` alone is whole. The link is
 removed and made again: `autoresume` begins anew without an error where a kill fell in between, so
-it is stated for every save. A link that leads to a file of a save tells that the file was written:
-without it the save is torn, although what is left of it looks like one that is not sharded.
+it is stated for every save. Two things prove that other ranks wrote: a link that leads to a file of
+the save, made after that file; and parts of sharded tensors in a file, which releases for torch 1
+wrote, each rank its own (`checkpoint._save_checkpoint`, mosaicml 0.16.4). `rng` has one state for
+each rank, and so says how many there were.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rtj_sidecar.checkpoints.formats.facts import whole_number
+from rtj_sidecar.checkpoints.formats.inert import Stub
 from rtj_sidecar.checkpoints.layouts import common, dcp_rules, nested
 from rtj_sidecar.checkpoints.layouts.base import Listing
 from rtj_sidecar.checkpoints.layouts.dcp import DcpLayout
-from rtj_sidecar.checkpoints.layouts.fields import fields_of
+from rtj_sidecar.checkpoints.layouts.fields import facts_of, fields_of
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
 from rtj_sidecar.checkpoints.layouts.guides import composer as guides
 from rtj_sidecar.checkpoints.layouts.names import is_temporary, numbers_in, rank_in
@@ -40,6 +44,8 @@ _TIME = "state.timestamp.Timestamp."
 _FIELDS = (f"{_TIME}epoch", f"{_TIME}batch", f"{_TIME}sample", "rng")
 _FIELDS += ("state.optimizers", "state.schedulers", "state.dataset_state.train")
 _LINKED = "linked_but_missing"
+_WORLD, _SHARDED = "world_size", "sharded"
+_PARTS = (".ShardedTensor", ".DTensor")
 _DCP = DcpLayout()
 
 
@@ -68,14 +74,16 @@ class ComposerLayout:
         return (
             common.no_marker("Composer"),
             common.container_gate(save, reader),
-            _linked_gate(save, expect) or _set_gate([entry.path for entry in save.files], expect),
+            _linked_gate(save, expect)
+            or _set_gate([entry.path for entry in save.files], expect, ranks=_wrote(save.facts)),
         )
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
         union = sorted(common.union_of(parts))
         if nested.has_dcp(union):
             return dcp_rules.union_gate(parts)
-        found = _set_gate(union, replace(expect, whole=True))
+        wrote = max((_wrote(part.facts) for part in parts), default=0)
+        found = _set_gate(union, replace(expect, whole=True), ranks=wrote)
         return replace(found, passed=True) if found.passed is None and union else found
 
 
@@ -121,6 +129,7 @@ def _save(found: list[FileEntry], reader: Reader, *, missing: Sequence[str]) -> 
         epoch, step = int(named[1][:18]), int(named[2][:18])
     numbers = numbers_in(name_of(first.path))
     facts: dict[str, object] = {"unit": "step", **({HAS: _held(told)} if told else {})}
+    facts |= facts_of(reader, first, name="composer-ranks", pick=_ranks)
     if named:
         facts[POINTERS] = [_latest(entry) for entry in found]
     if missing:
@@ -160,16 +169,44 @@ def _linked_gate(save: FoundSave, expect: Expectations) -> GateResult | None:
     return GateResult(Gate.SET, False, detail, Reason.FILES_MISSING)
 
 
-def _set_gate(paths: Sequence[str], expect: Expectations) -> GateResult:
-    """Every rank's file once another than rank 0 has one; rank 0's alone is whole."""
-    ranks = {rank for path in paths if (rank := rank_in(name_of(path))) is not None}
-    if not expect.whole or ranks <= {0}:
+def _ranks(value: Any) -> dict[str, object]:
+    """How many processes there were, and whether this file holds only one's part of the state."""
+    top = value if isinstance(value, dict) else {}
+    rng, state = top.get("rng"), top.get("state")
+    model = state.get("model") if isinstance(state, dict) else None
+    tensors = model if isinstance(model, dict) else {}
+    found: dict[str, object] = {_WORLD: len(rng)} if isinstance(rng, list) and rng else {}
+    if any(_is_part(tensor) or "flat_param" in str(name) for name, tensor in tensors.items()):
+        found[_SHARDED] = True
+    return found
+
+
+def _is_part(tensor: Any) -> bool:
+    """Of a tensor that lies over several processes: by its class, or the class that it is rebuilt
+    as (`torch._tensor._rebuild_from_type_v2`)."""
+    if not isinstance(tensor, Stub):
+        return False
+    classes = [tensor, *(arg for arg in tensor.args[:2] if isinstance(arg, Stub))]
+    return any(found.name.endswith(_PARTS) for found in classes)
+
+
+def _wrote(facts: Mapping[str, object]) -> int:
+    """Ranks that each wrote a file, where the content proves it; 0 where it does not."""
+    world = facts.get(_WORLD)
+    return world if facts.get(_SHARDED) and isinstance(world, int) else 0
+
+
+def _set_gate(paths: Sequence[str], expect: Expectations, *, ranks: int) -> GateResult:
+    """Every rank's file once another than rank 0 has one, or one holds a part of sharded tensors;
+    else rank 0's alone is whole. `ranks`: see `_wrote`."""
+    there = {rank for path in paths if (rank := rank_in(name_of(path))) is not None}
+    if not expect.whole or (there <= {0} and not ranks):
         return GateResult(Gate.SET, None, "rank 0 writes for all, unless the state is sharded")
-    for rank in range(max(expect.demanded or 0, max(ranks) + 1)):
-        if rank not in ranks:
+    for rank in range(max(expect.demanded or 0, ranks, *(seen + 1 for seen in there))):
+        if rank not in there:
             detail = f"{min(paths)}: no file of rank {rank}"
             return GateResult(Gate.SET, False, detail, Reason.FILES_MISSING)
-    return GateResult(Gate.SET, True, f"files of all {len(ranks)} ranks")
+    return GateResult(Gate.SET, True, f"files of all {len(there)} ranks")
 
 
 def _sharded(listing: Listing, reader: Reader) -> tuple[FoundSave, ...]:

@@ -6,7 +6,7 @@ For layouts whose framework states its own world size, grid or step inside the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from rtj_sidecar.checkpoints.formats import stub, zips
@@ -29,6 +29,18 @@ def fields_of(reader: Reader, entry: FileEntry, *, keep: Iterable[str]) -> Mappi
     container gate says so.
     """
     paths = tuple(keep)
+    return facts_of(reader, entry, name=("fields", paths), pick=lambda value: _picked(value, paths))
+
+
+def facts_of(
+    reader: Reader,
+    entry: FileEntry,
+    *,
+    name: Hashable,
+    pick: Callable[[Any], Mapping[str, object]],
+) -> Mapping[str, object]:
+    """What `pick` takes from the inert value of `data.pkl`, as plain JSON values; kept under `name`
+    for each state of the file. Empty where `fields_of` is."""
 
     def look(window: Window, _: bytearray) -> FileCheck:
         archive = zips.read_archive(window, caps=reader.caps)
@@ -36,11 +48,11 @@ def fields_of(reader: Reader, entry: FileEntry, *, keep: Iterable[str]) -> Mappi
             if member.name.endswith("/data.pkl"):
                 content = zips.read_member(window, archive, member, limit=reader.caps.pickle_bytes)
                 value = stub.load(content, caps=reader.caps)
-                return FileCheck("fields", None, "", facts=_picked(value, paths))
+                return FileCheck("fields", None, "", facts=pick(value))
         raise MalformedError("it has no data.pkl")
 
     try:
-        return reader.ask(entry, ("fields", paths), look).facts
+        return reader.ask(entry, name, look).facts
     except (OSError, UnsafePathError):
         return {}
 

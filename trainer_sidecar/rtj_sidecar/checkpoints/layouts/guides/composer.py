@@ -14,10 +14,12 @@ GUIDES = (
         marker="none for files, `.metadata` for a directory; `latest-rank{r}.pt` is a hint",
         container="every member's CRC-32, the end record, the exact size; shards as of DCP",
         set_rule=(
-            "rank 0's file alone, or one of every rank where others have one; every file that a"
-            " link `latest-rank{r}.pt` leads to; every file that `.metadata` names"
+            "rank 0's file alone, or one of every rank where others have one, or where the file"
+            " holds a part of sharded tensors (`rng` says how many ranks there were; only releases"
+            " for torch 1 wrote such files); every file that a link `latest-rank{r}.pt` leads to;"
+            " every file that `.metadata` names"
         ),
-        metadata="epoch and batch from `state.timestamp`, and which states it holds",
+        metadata="epoch and batch from `state.timestamp`, world size, and which states it holds",
         resumes=(
             "`Trainer(autoresume=True, run_name=…, save_folder=…)` follows `latest-rank{r}.pt` in"
             " the folder: nothing else is needed. The link is made anew with every restore, for a"
