@@ -146,4 +146,5 @@ class Reason(StrEnum):
     TRAINER_RESTARTS_ITSELF = "TrainerRestartsItself"
     # the run's records
     STORE_UNSUPPORTED = "StoreUnsupported"  # it lacks what the commit protocol stands on
+    STORE_WITHOUT_CONDITIONS = "StoreWithoutConditions"
     RUN_DAMAGED = "RunDamaged"  # a record that others rest on cannot be read

@@ -53,18 +53,19 @@ class MemoryStore:
         self.has_classes = True
         self.copies = True
         self.copied: list[str] = []
+        self.honours_conditions = True  # False: they are ignored, as old S3 servers do
 
     def seen_by_another(self) -> MemoryStore:
         """Another client of the same objects, with failures of its own."""
         other = MemoryStore(self.objects)
         other.classes, other.restored = self.classes, self.restored
-        other.copies = self.copies
+        other.copies, other.honours_conditions = self.copies, self.honours_conditions
         return other
 
     def put(self, key: str, data: bytes, *, condition: Condition = None) -> Written | Conflict:
         self.before_write(key)
         there = self.objects.get(clean_key(key))
-        match condition:
+        match condition if self.honours_conditions else None:
             case IfAbsent() if there is not None:
                 return Written(there[1]) if there[0] == data else Conflict()
             case IfMatch(etag) if there is None or there[1] != etag:
@@ -190,7 +191,7 @@ class MemoryStore:
         return 0
 
     def probe(self, prefix: str) -> Capabilities:
-        return Capabilities(True, True, "crc64nvme")
+        return Capabilities(self.honours_conditions, self.honours_conditions, "crc64nvme")
 
     def close(self) -> None:
         return None

@@ -36,6 +36,7 @@ class Quirk(StrEnum):
     NO_HEAD_CHECKSUM = "HEAD and GET do not tell the checksum"
     EQUAL_PARTS = "parts must be of one size but the last: R2"
     IGNORES_CONDITIONS = "ignores If-Match and If-None-Match: GCS's XML API, old servers"
+    REFUSES_CONDITIONS = "answers 501 to a write with If-None-Match or If-Match: some gateways"
     IGNORES_UNDER_RACE = "looks, then writes: SeaweedFS 4.16 (#8800)"
     SAYS_304 = "answers 304 to a write whose key is there: MinIO (#19442)"
     STORES_TRAILERS = "stores an aws-chunked body with its framing (boto3#4435)"
@@ -93,6 +94,8 @@ def gateway(server: S3Server, *quirks: Quirk, flips: int = 0) -> Iterator[Gatewa
                     del headers[name]
             if Quirk.IGNORES_MD5 in quirks:
                 headers.pop("content-md5", None)
+            if Quirk.REFUSES_CONDITIONS in quirks and writes and set(_CONDITIONS) & set(headers):
+                return self._error(501, "NotImplemented")
             if Quirk.IGNORES_CONDITIONS in quirks:
                 for name in _CONDITIONS:
                     headers.pop(name, None)

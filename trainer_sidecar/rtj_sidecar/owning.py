@@ -21,6 +21,7 @@ from rtj_sidecar.station import Station
 from rtj_sidecar.stores.base import StoreProblem
 
 WATCH_SECONDS, HELD_SECONDS = 5.0, 30.0
+CONDITIONS = "conditions"
 
 
 class Owning:
@@ -32,7 +33,7 @@ class Owning:
         self._watching: asyncio.Task[None] | None = None
         self._marks: frozenset[str] | None = None  # as they were looked at last
 
-    def holder_of(self, record: FenceRecord) -> Holder:
+    def holder_of(self, record: FenceRecord, *, run: Run) -> Holder:
         """Another job's fence as the operator hears of it, with what this job does otherwise."""
         config, directive = self._at.site.config, self._at.directive
         return Holder(
@@ -51,6 +52,22 @@ class Owning:
                     world_size=directive.world_size if directive is not None else None,
                 ),
             ),
+            person_only=not run.honours_conditions,
+        )
+
+    def tell_of_conditions(self, run: Run) -> None:
+        """Once the run was opened: what its store does not keep apart is told for as long."""
+        if run.honours_conditions:
+            self._at.reporter.heal(CONDITIONS)
+            return
+        self._at.reporter.degrade(
+            CONDITIONS,
+            Reason.STORE_WITHOUT_CONDITIONS,
+            f"{run.url} does not honour If-None-Match and If-Match, so fences are numbered by the "
+            "attempt, and only checkpoint.takeOver or the request take-over gives another job's "
+            "run to this one. Use a store, or a version of it, that honours them, and delete "
+            "run.json of the run while no job uses it",
+            retrying=False,
         )
 
     def watch(self, run: Run, holder: Holder) -> None:
@@ -69,8 +86,8 @@ class Owning:
                 record = await asyncio.to_thread(run.newest_fence)
             except StoreProblem:
                 continue
-            if record is not None and self.holder_of(record) != holder:
-                self._at.reporter.set(holder=self.holder_of(record))
+            if record is not None and self.holder_of(record, run=run) != holder:
+                self._at.reporter.set(holder=self.holder_of(record, run=run))
                 return
 
     async def held_loop(self) -> None:

@@ -78,9 +78,10 @@ class Storing:
             may_claim=directive.may_claim,
             over=directive.claim_over,
         )
+        self.owning.tell_of_conditions(run)
         match answer:
             case OwnedByOther(owner, fence, complete, record):
-                holder = self.owning.holder_of(record)
+                holder = self.owning.holder_of(record, run=run)
                 at.reporter.set(
                     fence_owner=owner, run_complete=complete, listed=True, holder=holder
                 )
@@ -130,7 +131,7 @@ class Storing:
             fence_owner=None,
             run_complete=complete is not None,
             completed_by=complete,
-            holder=self.owning.holder_of(others[-1]) if others else None,
+            holder=self.owning.holder_of(others[-1], run=run) if others else None,
             acted=has_acted[-ACTED_TOLD:],
             found=None,
         )

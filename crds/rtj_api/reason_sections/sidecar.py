@@ -100,8 +100,14 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "Save less often, keep at least two saves, or write each to a name of its own.",
     ),
     Reason.STORE_UNSUPPORTED: ReasonText(
-        "The store lacks what the commit of a save stands on, such as conditional writes.",
+        "The store lacks what the commit of a save stands on: it refuses a request, or gives back "
+        "other bytes than were put.",
         "The message names what is missing. Use a store or a version that has it.",
+    ),
+    Reason.STORE_WITHOUT_CONDITIONS: ReasonText(
+        "The store ignores or refuses conditional writes. The run goes on, its fences numbered by "
+        "the attempt, and it is given to another job only by a person's word.",
+        "Use a store that honours them where you can: docs/stores.md says what is assumed without.",
     ),
     Reason.RUN_DAMAGED: ReasonText(
         "A record of the run that others rest on cannot be read.",

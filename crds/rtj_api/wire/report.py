@@ -91,6 +91,7 @@ class Holder(Wire):
     claimed_at: float
     outcome: str | None = None  # complete | failed | released; None: it may still write
     changes: list[str] = Field(default_factory=list)  # what this job does otherwise, in words
+    person_only: bool = False  # without conditional writes only a person gives the run over
 
     @property
     def is_released(self) -> bool:

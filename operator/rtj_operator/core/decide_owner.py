@@ -21,7 +21,8 @@ def _may_claim(gang: Gang, report: Report) -> tuple[str, bool] | None:
         if steering.wanted(gang) is None:
             return None
         return f"{owner} has finished the run, and another beginning was asked for", False
-    if gang.observed.owner_lives.get(owner) is False:
+    person_only = report.holder is not None and report.holder.person_only
+    if gang.observed.owner_lives.get(owner) is False and not person_only:
         return f"the run's last holder {owner} no longer exists", False
     if spec.take_over and spec.take_over in (owner, owner.rpartition("/")[2]):
         return f"checkpoint.takeOver names its last holder {owner}", True

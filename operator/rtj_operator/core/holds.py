@@ -90,11 +90,17 @@ def _in_use(gang: Gang, zero: Report) -> str:
         if pending and status.starts > 0
         else ""
     )
+    by_itself = (
+        "The store does not honour conditional writes, so the run is not given over when that job "
+        "is gone: give this one another checkpoint.runID."
+        if holder is not None and holder.person_only
+        else "Delete that job, or give this one another checkpoint.runID."
+    )
     return (
         f"run {run} {verb} {name} ({since}UID {uid}) {where}; it may still write, so nothing of it "
-        f"was touched.{kept} Delete that job, or give this one another checkpoint.runID. If it has "
-        f"certainly ended, take the run over with checkpoint.takeOver: {uid}, or once by the "
-        'annotation resumable-training.dev/request: {"id": "1", "action": "take-over"}'
+        f"was touched.{kept} {by_itself} If it has certainly ended, take the run over with "
+        f"checkpoint.takeOver: {uid}, or once by the annotation resumable-training.dev/request: "
+        '{"id": "1", "action": "take-over"}'
     )
 
 
@@ -151,6 +157,9 @@ def why_over(gang: Gang) -> tuple[str, str | None] | None:
     report = zero.report if zero is not None else None
     owner = report.fence_owner if report is not None else None
     if hold.reason == Reason.RUN_IN_USE and report is not None and owner is not None:
+        if report.holder is not None and report.holder.person_only:
+            gang.alarm.has_passed(gang.now + gang.policy.hold_retry_seconds)
+            return None
         lives = gang.observed.owner_lives.get(owner)
         if lives is False:
             return f"the run's last holder {owner} no longer exists", owner

@@ -77,9 +77,11 @@ class Job:
     written: dict[str, int] = field(default_factory=dict)
     started_from: dict[int, Parent] = field(default_factory=dict)
     offered: dict[int, set[str]] = field(default_factory=dict)
+    honours_conditions: bool = True
 
     def run(self, rank: int, gate: Callable[[], None]) -> Run:
         store = GatedStore(self.objects, gate)
+        store.honours_conditions = self.honours_conditions
 
         def note(key: str) -> None:
             self.written.setdefault(key.removeprefix("r/"), next(self.ticks))
@@ -93,6 +95,7 @@ class Job:
             rank=rank,
             union_gate=both_ranks,
             workers=1,
+            pause=lambda _: gate(),
         )
 
     def attempt(self, number: int, gate: Callable[[], None], *, saves: int = SAVES) -> None:
@@ -258,6 +261,21 @@ def check_laws(job: Job) -> None:
 def test_laws_hold_for_overlapping_attempts(order: list[int], deaths: dict[int, int]) -> None:
     with tempfile.TemporaryDirectory() as disk:
         job = Job(Path(disk))
+        run_all(job, attempts=3, order=order, deaths=deaths)
+        check_laws(job)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    order=st.lists(st.integers(0, 11), max_size=120),
+    deaths=st.dictionaries(st.integers(0, 2), st.integers(0, 60), max_size=2),
+)
+def test_laws_hold_for_overlapping_attempts_without_conditional_writes(
+    order: list[int], deaths: dict[int, int]
+) -> None:
+    """Attempts of one job never share a number, so only one of them ever writes a record."""
+    with tempfile.TemporaryDirectory() as disk:
+        job = Job(Path(disk), honours_conditions=False)
         run_all(job, attempts=3, order=order, deaths=deaths)
         check_laws(job)
 

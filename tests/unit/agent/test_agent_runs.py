@@ -9,6 +9,7 @@ from kit.orders import SCRATCH, SECONDS, gone, prepared
 from kit.podlike import PodLike, make_pod, trainer_command
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Phase, Report, Resume, SidecarPhase, TrainerState, Wanted
+from rtj_sidecar.runs.conditions import APART
 
 
 def endless(path: Path) -> list[str]:
@@ -109,6 +110,36 @@ def test_another_runs_newest_save_is_brought_into_this_run(
     new = durable_beyond(mine, report.found.save.step or 0)
     assert new[-1].name.startswith("f1-")
     assert mine.report().candidates[-1].name == report.found.save.name
+
+
+def test_a_store_without_conditional_writes_is_told_and_gives_no_run_away(
+    pods: list[PodLike], tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    first = begin(pods, tmp_path, job="job-1", store=store)
+    prepared(first, 1)
+    run = json.loads((store / "ns/gpt/run.json").read_text())
+    first.end()
+    for path in (store / "ns/gpt/fences").iterdir():
+        path.unlink()
+    run["store"] |= {"conditionalCreate": False, "conditionalReplace": False}
+    (store / "ns/gpt/run.json").write_text(json.dumps(run))
+    second = begin(pods, tmp_path, job="job-2", store=store)
+    told = prepared(second, 4)
+    assert Reason.STORE_WITHOUT_CONDITIONS in [problem.reason for problem in told.degraded]
+    assert told.fence == 4, "the number of the attempt"
+    gone(second, 4, SCRATCH)
+    durable_beyond(second, 0)
+    second.end()
+    third = begin(pods, tmp_path, job="job-3", store=store)
+    third.direct(Phase.PREPARE, 1)
+    refused = third.until_phase(SidecarPhase.FAILED, 1, seconds=SECONDS)
+    assert refused.holder is not None
+    assert refused.holder.person_only
+    third.direct(Phase.PREPARE, 1, may_claim=True)
+    taken = third.until(lambda r: r.phase is SidecarPhase.PREPARED, seconds=SECONDS)
+    assert taken.fence == 4 + APART + 1
+    assert any(c.durable for c in taken.candidates)
 
 
 def test_a_living_job_is_not_touched_until_it_is_taken_over_by_name(

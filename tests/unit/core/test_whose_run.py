@@ -60,6 +60,26 @@ def test_a_held_run_is_watched_by_the_sidecar_and_no_attempt_is_wasted() -> None
     assert status_of(decide(free)).attempt == 2
 
 
+def test_without_conditional_writes_only_a_person_gives_the_run_over() -> None:
+    alone = HOLDER.model_copy(update={"person_only": True})
+    seen = replace(in_use(holder=alone), owner_lives={OWNER: False})
+    reason, words = hold_of(decide(seen))
+    assert reason == Reason.RUN_IN_USE
+    assert "does not honour conditional writes" in words
+    held = applied(seen, decide(seen))
+    released = alone.model_copy(update={"outcome": "released"})
+    for later_seen in (
+        later(held, 10_000),
+        with_report(held, 0, lambda r: r.model_copy(update={"holder": released})),
+    ):
+        plan = decide(later_seen)
+        assert plan.status is None or plan.status.attempt == 1
+        assert plan.wake_at is not None
+    assert status_of(decide(asked(held, wire.RequestAction.TAKE_OVER))).attempt == 2
+    named = replace(in_use(spec={"take_over": OWNER}, holder=alone), owner_lives={OWNER: False})
+    assert decide(named).rule == "permit"
+
+
 def test_a_job_whose_run_was_taken_over_says_what_stays_in_its_pods() -> None:
     seen = running()
     status = status_of(decide(asked(seen, wire.RequestAction.RESTART)))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from kit.memory_store import MemoryStore
 from kit.ranks import (
     SCRATCH,
     Ranks,
-    all_ranks_have_a_shard,
     claimed,
     data,
     facts,
@@ -22,7 +20,6 @@ from rtj_sidecar.runs.commit import Committed, Waiting
 from rtj_sidecar.runs.fence import Done, FenceLost, Superseded
 from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.records import MarkKind, Outcome, Parent
-from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Ignored
 from rtj_sidecar.stores.base import Store, StoreProblem
 
@@ -150,29 +147,6 @@ def test_records_that_cannot_be_read_are_told_by_name(ranks: Ranks, store: Store
         fresh.run.history()
     assert raised.value.reason == Reason.RUN_DAMAGED
     assert not raised.value.transient
-
-
-def test_a_store_without_conditional_writes_is_refused(tmp_path: Path) -> None:
-    class Careless(MemoryStore):
-        def put(self, key: str, data: bytes, *, condition: object = None):  # type: ignore[no-untyped-def]
-            return super().put(key, data)
-
-        def probe(self, prefix: str):  # type: ignore[no-untyped-def]
-            from rtj_sidecar.stores.base import Capabilities
-
-            return Capabilities(False, False, "none")
-
-    run = Run(
-        store=Careless(),
-        run_id="r",
-        cluster_uid="c",
-        job_uid="j",
-        rank=0,
-        union_gate=all_ranks_have_a_shard,
-    )
-    with pytest.raises(StoreProblem, match="conditional writes") as raised:
-        run.claim(attempt=1, world_size=1)
-    assert raised.value.reason == Reason.STORE_UNSUPPORTED
 
 
 def test_a_names_format_is_told(ranks: Ranks) -> None:

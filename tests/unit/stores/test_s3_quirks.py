@@ -120,6 +120,7 @@ def test_the_gateway_does_store_trailers(credentials: S3Server) -> None:
         (Quirk.SAYS_304, True),
         (Quirk.IGNORES_CONDITIONS, False),
         (Quirk.IGNORES_UNDER_RACE, False),
+        (Quirk.REFUSES_CONDITIONS, False),
     ],
 )
 def test_conditions_are_believed_only_when_seen(

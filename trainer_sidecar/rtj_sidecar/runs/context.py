@@ -5,6 +5,7 @@ A record that cannot be read is told by name with its remedy, never taken for an
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,9 @@ from rtj_api.reasons import Reason
 from rtj_api.wire import Wire
 
 from rtj_sidecar.runs import keys
-from rtj_sidecar.stores.base import Condition, IfAbsent, Store, StoreProblem, Written
+from rtj_sidecar.runs.conditions import Conditions, put_after_look
+from rtj_sidecar.runs.records import RunRecord
+from rtj_sidecar.stores.base import Condition, Conflict, IfAbsent, Store, StoreProblem, Written
 
 R = TypeVar("R", bound=Wire)
 A = TypeVar("A")
@@ -48,6 +51,8 @@ class Context:
     workers: int = 16
     about: About = About()
     session: str = field(default_factory=lambda: uuid.uuid4().hex)  # this process, this run
+    conditions: Conditions = field(default_factory=Conditions)
+    pause: Callable[[float], None] = time.sleep
 
     @property
     def owner(self) -> str:
@@ -81,8 +86,25 @@ class Context:
 
     def write(self, key: str, record: Wire, *, condition: Condition) -> bool:
         """False where the condition did not hold."""
-        data = record.dump_json().encode()
-        return isinstance(self.store.put(self.full(key), data, condition=condition), Written)
+        return isinstance(self.put(key, record.dump_json().encode(), condition=condition), Written)
+
+    def put(self, key: str, data: bytes, *, condition: Condition) -> Written | Conflict:
+        """Write a small object under a condition, which a store may have to be helped to keep."""
+        full = self.full(key)
+        if condition is None or self.honours_conditions():
+            return self.store.put(full, data, condition=condition)
+        return put_after_look(self.store, full, data, condition=condition)
+
+    def honours_conditions(self) -> bool:
+        """What `run.json` says of the store; True where the run has none yet."""
+        known = self.conditions.honoured
+        if known is None:
+            run = self.read(keys.RUN, RunRecord)
+            if run is None:
+                return True
+            known = run[0].store.honours_conditions
+            self.conditions.know(known)
+        return known
 
     def create(self, key: str, record: Wire) -> bool:
         """False where it is there already, with other words. Raises StoreProblem too where the

@@ -3,7 +3,8 @@
 Who holds the highest number may commit, mark and delete; training needs none. Races: two claimers
 of one number (create-if-absent, one wins), a zombie of an older attempt that claims late (it reads
 every lower fence before it creates one, so it sees that its job has moved on), a lost reply (the
-nonce in the record tells whose it is). Must never claim over another job's fence unasked.
+nonce in the record tells whose it is). Where the store honours no conditions, `conditions` says
+what takes their place. Must never claim over another job's fence unasked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rtj_api.rules.steering import masked
 from rtj_api.wire import Resume
 
 from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.conditions import SETTLE_SECONDS, number_of_attempt
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.records import FenceRecord, Outcome, Parent, RunRecord, StoreFacts
 from rtj_sidecar.stores.base import IfMatch, StoreProblem
@@ -68,11 +70,7 @@ class Done:
 
 
 def open_run(context: Context) -> RunRecord:
-    """`run.json`, made with what a probe of the store finds if this run is new.
-
-    Raises STORE_UNSUPPORTED where the store lacks conditional writes: without them two holders
-    could both believe that they publish.
-    """
+    """`run.json`, made with what a probe of the store finds if this run is new."""
     found = context.read(keys.RUN, RunRecord)
     if found is None:
         seen = context.store.probe(context.full(".probe/"))
@@ -89,7 +87,7 @@ def open_run(context: Context) -> RunRecord:
                 probed_at=now,
             ),
         )
-        _require_conditions(context, record)
+        context.conditions.know(record.store.honours_conditions)
         context.create(keys.RUN, record)
         found = context.read(keys.RUN, RunRecord)
         if found is None:
@@ -98,19 +96,8 @@ def open_run(context: Context) -> RunRecord:
                 f"{context.store.url} does not show what was just written there: it needs "
                 "read-after-write consistency",
             )
-    _require_conditions(context, found[0])
+    context.conditions.know(found[0].store.honours_conditions)
     return found[0]
-
-
-def _require_conditions(context: Context, run: RunRecord) -> None:
-    if run.store.conditional_create and run.store.conditional_replace:
-        return
-    raise StoreProblem(
-        Reason.STORE_UNSUPPORTED,
-        f"{context.store.url} does not honour conditional writes (If-None-Match, If-Match), "
-        "without which a stopped pod could still publish: use a store or a version of it that "
-        "does, then delete run.json of this run",
-    )
 
 
 def claim(
@@ -135,17 +122,15 @@ def claim(
         if latest is not None and latest.attempt > attempt:
             return Superseded(latest.attempt, latest.fence)
         others = newest is not None and newest.owner != context.owner
-        # Failed and released say by themselves that another may go on.
-        open_or_done = (None, Outcome.COMPLETE)
         allowed = may_claim and newest is not None and over in (None, newest.owner)
-        if newest is not None and others and not allowed and newest.outcome in open_or_done:
+        if newest is not None and others and not allowed and not _is_free(context, newest):
             done = newest.outcome == Outcome.COMPLETE
             return OwnedByOther(newest.owner, newest.fence, done, newest)
         if newest is not None and newest.owner == context.owner and newest.attempt == attempt:
             return Claimed(newest.fence, newest)
         record = _record(
             context,
-            fence=(newest.fence if newest else 0) + 1,
+            fence=_number_after(context, newest, attempt=attempt),
             attempt=attempt,
             world_size=world_size,
         )
@@ -153,7 +138,9 @@ def claim(
             told = {"outcome": outcome, "outcome_at": context.now()}
             record = record.model_copy(update=told)
         if context.create(keys.fence_key(record.fence), record):
-            return Claimed(record.fence, record)
+            if context.honours_conditions():
+                return Claimed(record.fence, record)
+            context.pause(SETTLE_SECONDS)  # the next look finds it, if it is the one that stands
     raise StoreProblem(
         Reason.STORE_UNREACHABLE,
         f"{_TRIES} fences of {context.run_id} were taken by others while this one was claimed: "
@@ -167,8 +154,9 @@ def claim_next(
 ) -> Claimed | FenceTaken:
     """Claim the fence that follows `held`, together with its parent, or nothing.
 
-    Exactly `held` + 1; a fence of this very job that a lower attempt claimed late (its prepare was
-    overtaken while the store was slow) is passed over, for that attempt is over.
+    Exactly `held` + 1, or the attempt's own number where the store honours no conditions; a fence
+    of this very job that a lower attempt claimed late (its prepare was overtaken while the store
+    was slow) is passed over, for that attempt is over.
     """
     above = _fences(context, above=held)
     rival = next((r for r in above if r.owner != context.owner or r.attempt > attempt), None)
@@ -176,10 +164,17 @@ def claim_next(
         return FenceTaken(rival.fence, rival.owner)
     if above and above[-1].attempt == attempt:
         return Claimed(above[-1].fence, above[-1])
-    number = (above[-1].fence if above else held) + 1
+    if context.honours_conditions():
+        number = (above[-1].fence if above else held) + 1
+    elif (before := above[-1] if above else _own(context, held)) is not None:
+        number = _number_after(context, before, attempt=attempt)
+    else:
+        return FenceTaken(held, "unknown")
     record = _record(context, fence=number, attempt=attempt, world_size=world_size, parent=parent)
     if context.create(keys.fence_key(number), record):
-        return Claimed(number, record)
+        if context.honours_conditions():
+            return Claimed(number, record)
+        context.pause(SETTLE_SECONDS)
     found = context.read(keys.fence_key(number), FenceRecord)
     if found is None:
         return FenceTaken(number, "unknown")
@@ -257,7 +252,28 @@ def lost_to(context: Context, fence: int) -> FenceLost | None:
             "that nobody removed the run's records",
             transient=True,
         )
+    if highest == fence and not context.honours_conditions() and _own(context, fence) is None:
+        return FenceLost(fence)
     return None if highest == fence else FenceLost(highest)
+
+
+def _is_free(context: Context, newest: FenceRecord) -> bool:
+    """Failed and released say by themselves that another may go on; but two others may then, and
+    only a store that honours conditions lets one of them."""
+    ended = newest.outcome in (Outcome.FAILED, Outcome.RELEASED)
+    return ended and context.honours_conditions()
+
+
+def _number_after(context: Context, before: FenceRecord | None, *, attempt: int) -> int:
+    if context.honours_conditions():
+        return (before.fence if before else 0) + 1
+    return number_of_attempt(before, owner=context.owner, attempt=attempt)
+
+
+def _own(context: Context, fence: int) -> FenceRecord | None:
+    """The record of that fence, if it is this job's."""
+    found = context.read(keys.fence_key(fence), FenceRecord)
+    return found[0] if found is not None and found[0].owner == context.owner else None
 
 
 def _change(

@@ -65,7 +65,7 @@ def write_index(context: Context, history: History) -> bool:
         if there is not None and there.data == data:
             return True
         condition = IfAbsent() if there is None else IfMatch(there.etag)
-        if isinstance(context.store.put(key, data, condition=condition), Written):
+        if isinstance(context.put(keys.INDEX, data, condition=condition), Written):
             return True
     return False
 

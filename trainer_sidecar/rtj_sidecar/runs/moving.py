@@ -129,6 +129,4 @@ class Moving:
 
     def put_text(self, key: str, text: str, *, once: bool = False) -> None:
         """A small text beside the records: `logs/<attempt>/<rank>.txt` and the like."""
-        self._context.store.put(
-            self._context.full(key), text.encode(), condition=IfAbsent() if once else None
-        )
+        self._context.put(key, text.encode(), condition=IfAbsent() if once else None)

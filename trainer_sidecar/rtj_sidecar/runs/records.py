@@ -25,6 +25,10 @@ class StoreFacts(Wire):
     checksum: str  # "crc64nvme": verified on upload and told by HEAD; "none"
     probed_at: float
 
+    @property
+    def honours_conditions(self) -> bool:
+        return self.conditional_create and self.conditional_replace
+
 
 class RunRecord(Wire):
     """`run.json`: who began this run, and what its store can do."""

@@ -103,6 +103,7 @@ class Run:
         workers: int = 16,
         about: About | None = None,
         open_place: OpenPlace = open_store,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._open_place = open_place
         self._context = Context(
@@ -115,6 +116,7 @@ class Run:
             new_id=new_id,
             workers=workers,
             about=about or About(),
+            pause=pause,
         )
         self._union_gate = union_gate
         # Both are set with each attempt, where they are known for certain.
@@ -136,6 +138,16 @@ class Run:
     def open(self) -> RunRecord:
         """`run.json`; probes the store and makes it the first time. Part of `claim`."""
         return fences.open_run(self._context)
+
+    @property
+    def honours_conditions(self) -> bool:
+        """Whether the store does, once the run is open; see `conditions`."""
+        return self._context.honours_conditions()
+
+    @property
+    def url(self) -> str:
+        """Without credentials."""
+        return f"{self._context.store.url}/{self._context.run_id}"
 
     def claim(
         self,

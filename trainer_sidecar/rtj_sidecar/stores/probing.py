@@ -39,10 +39,10 @@ def probed(store: Store, prefix: str) -> Iterator[Seen]:
             """Whether exactly one of the racers won, and its bytes are there."""
             bodies = [f"probe {name} {number} {key}".encode() for number in range(RACERS)]
             racing = [pool.submit(store.put, key, body, condition=condition) for body in bodies]
-            won = [
-                b for b, f in zip(bodies, racing, strict=True) if isinstance(f.result(), Written)
-            ]
+            won = [b for b, f in zip(bodies, racing, strict=True) if _is_written(f.result)]
             seen = store.get(key)
+            if seen is None and not won:
+                return False  # every one was refused
             if seen is None or seen.data not in bodies:
                 raise StoreProblem(
                     Reason.STORE_UNSUPPORTED,
@@ -60,10 +60,22 @@ def probed(store: Store, prefix: str) -> Iterator[Seen]:
             if replace:
                 store.put(key, b"newer", condition=stale)
                 replace = store.put(key, b"stale", condition=stale) == Conflict()
+            if not create:
+                store.put(key, b"unconditional")
             last = store.get(key)
             yield Seen(key, last.data if last is not None else b"", create, replace)
         finally:
             store.delete(key)
+
+
+def _is_written(result: Callable[[], Written | Conflict]) -> bool:
+    """False also where the server refuses to hear of a condition."""
+    try:
+        return isinstance(result(), Written)
+    except StoreProblem as problem:
+        if problem.transient or problem.reason != Reason.STORE_UNSUPPORTED:
+            raise
+        return False
 
 
 def _holds(race: Callable[[str], bool]) -> bool:
