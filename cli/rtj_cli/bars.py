@@ -15,6 +15,7 @@ from rtj_api.wire import TransferKind, TransferView
 from rtj_cli.telling import bars_on, note, size
 
 LINE_EVERY_SECONDS = 10.0
+Say = Callable[[str], None]
 WORDS = {
     TransferKind.UPLOAD: "uploading",
     TransferKind.RESTORE: "restoring",
@@ -28,7 +29,7 @@ class Bars:
     def __init__(
         self,
         *,
-        say: Callable[[str], None],
+        say: Say,
         console: Console = note,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -124,3 +124,14 @@ def fast_choice(report: Report, *, run: str, probed: bool = False) -> Resume | N
     if best.failed_probe is not None or (probed and not has_passed):
         return None
     return Resume(run=run, name=best.name, step=best.step, durable=best.durable)
+
+
+def label(resume: Resume) -> str:
+    """A save as a person is told of it."""
+    step = "unknown step" if resume.step is None else f"step {resume.step}"
+    return f"{resume.name} ({step})"
+
+
+def beginning(resume: Resume) -> str:
+    """What an attempt begins from, as a sentence goes on."""
+    return "starts at step 0" if resume.scratch else f"resumes from {label(resume)}"

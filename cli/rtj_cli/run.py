@@ -36,30 +36,22 @@ from rtj_sidecar.config import Site
 from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.stores.base import StoreProblem
 
-from rtj_cli.bars import Bars
+from rtj_cli.bars import Bars, Say
 from rtj_cli.decisions import (
     Budget,
     End,
     after_end,
+    beginning,
     choice,
     fast_choice,
+    label,
 )
+from rtj_cli.following import Teller
 from rtj_cli.place import Place, start_supervisor
+from rtj_cli.refusals import FAILED, HELD, NOT_DURABLE, Ended, asked_for, failed
 
-Say = Callable[[str], None]
-
-HELD, FAILED, NOT_DURABLE = 75, 70, 74  # as in sysexits.h: try again later, software, I/O
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TOLD_EVERY_SECONDS = 10.0
-
-
-class Ended(Exception):
-    """The run is over with this exit code."""
-
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(why)
-        self.code = code
 
 
 @dataclass
@@ -84,8 +76,6 @@ class LocalRun:
     stopping: bool = False
     _is_new: bool = True  # nothing was prepared yet: a person may have mended the probe
     _killed_at: float | None = None
-    _told_durable: float = 0.0
-    _named_durable: str | None = None
 
     # --- life ---
 
@@ -94,7 +84,8 @@ class LocalRun:
         self.agent, self.bars = Agent(self.site), Bars(say=self.say)
         await self.agent.start()
         working = asyncio.create_task(self.agent.run())
-        telling = asyncio.create_task(self._tell_loop())
+        teller = Teller(self.agent.station.reporter, self.bars, self.say)
+        telling = asyncio.create_task(teller.run())
         loop = asyncio.get_running_loop()
         for number in FORWARDED:
             loop.add_signal_handler(number, self._hear, number)
@@ -178,17 +169,14 @@ class LocalRun:
         while True:
             if fast is not None:
                 self.say(
-                    f"attempt {self.attempt}: resumes in place from {_label(fast)}, no byte moved"
+                    f"attempt {self.attempt}: resumes in place from {label(fast)}, no byte moved"
                 )
                 self._direct(Phase.GO, resume=fast, fast=True)
             else:
                 await self._start_slowly()
             ended = await self._until(self._has_ended)
             if ended.phase is SidecarPhase.FAILED:
-                problem = ended.problem
-                reason = problem.reason if problem else "unknown"
-                text = problem.message if problem else ""
-                raise Ended(FAILED, f"{reason}: {text}")
+                raise failed(ended)
             settled = await self._until(lambda r: not r.settling)
             budget = budget.after_progress(settled)
             decision = after_end(settled.trainer, stopping=self.stopping, budget=budget)
@@ -217,12 +205,9 @@ class LocalRun:
     def _has_ended(self, report: Report) -> bool:
         trainer = report.trainer
         over = trainer.state is TrainerState.EXITED and trainer.attempt == self.attempt
-        return (report.phase is SidecarPhase.FAILED and not self._is_up(report)) or (
-            over and report.phase in _ENDS
-        )
-
-    def _is_up(self, report: Report) -> bool:
-        return report.trainer.state is TrainerState.RUNNING
+        return (
+            report.phase is SidecarPhase.FAILED and trainer.state is not TrainerState.RUNNING
+        ) or (over and report.phase in _ENDS)
 
     async def _start_slowly(self) -> None:
         """Prepare, choose, restore, go: as for a gang, for a gang of one."""
@@ -247,7 +232,7 @@ class LocalRun:
             resume, why = await self._begin_from(wanted)
         else:
             resume, why = await self._choose(report)
-        self.say(f"attempt {self.attempt}: {_begin(resume)}: {why}")
+        self.say(f"attempt {self.attempt}: {beginning(resume)}: {why}")
         self._direct(Phase.RESTORE, resume=resume)
         report = await self._until(
             lambda r: (
@@ -270,51 +255,21 @@ class LocalRun:
         return True
 
     async def _refuse(self, report: Report) -> None:
-        if report.phase is not SidecarPhase.FAILED:
-            if report.run_complete and not self.again:
-                await self._set_outcome(Outcome.COMPLETE)
-                raise Ended(
-                    0,
-                    f"run {self.site.config.run_id} is complete: nothing to do. Train on with "
-                    "--again, or start another run with --run-id",
-                )
-            return
-        problem = report.problem
-        reason = problem.reason if problem else "unknown"
-        text = problem.message if problem else ""
-        remedy = ""
-        if reason in (Reason.RUN_IN_USE, Reason.RUN_ALREADY_COMPLETE):
-            remedy = (
-                ". If that job has ended, take its run over with --take-over, or start another "
-                "run with --run-id"
+        if report.phase is SidecarPhase.FAILED:
+            raise failed(report)
+        if report.run_complete and not self.again:
+            await self._set_outcome(Outcome.COMPLETE)
+            raise Ended(
+                0,
+                f"run {self.site.config.run_id} is complete: nothing to do. Train on with "
+                "--again, or start another run with --run-id",
             )
-        raise Ended(HELD if remedy else FAILED, f"{reason}: {text}{remedy}")
 
     async def _begin_from(self, wanted: Wanted) -> tuple[Resume, str]:
         """What was asked for, as it was found and copied into the run; nothing else instead."""
         self.say(f"looks for {wanted.value}")
         report = await self._until(lambda r: r.found is not None and r.found.asked == wanted.asked)
-        found = report.found
-        if found is None or found.save is None:
-            problem = found.problem if found is not None else "nothing was found"
-            raise Ended(HELD, f"{Reason.RESUME_FROM_UNUSABLE}: {wanted.value}: {problem}")
-        for passed in found.passed_over:
-            self.say(f"passed over {passed}")
-        save = found.save
-        if save.full_state is False:
-            raise Ended(
-                HELD,
-                f"{Reason.RESUME_FROM_UNUSABLE}: {save.name} holds weights only, not the "
-                "optimizer's state",
-            )
-        resume = Resume(
-            run=self.site.config.run_id,
-            name=save.name,
-            step=save.step,
-            durable=True,
-            asked=wanted.asked,
-        )
-        return resume, f"asked for: {wanted.value}"
+        return asked_for(report.found, wanted=wanted, run_id=self.site.config.run_id, say=self.say)
 
     async def _choose(self, report: Report) -> tuple[Resume, str]:
         """Waits where a choice may become possible, for at most `hold_seconds`."""
@@ -397,40 +352,5 @@ class LocalRun:
             )
         )
 
-    # --- telling ---
-
-    async def _tell_loop(self) -> None:
-        """Newly durable steps (not all, where they come fast) and problems, as they come."""
-        told: set[tuple[str, str]] = set()
-        sequence: int | None = None
-        while True:
-            report = await self.agent.station.reporter.after(sequence, wait=5.0)
-            sequence = report.sequence
-            trains = report.trainer.state is TrainerState.RUNNING
-            self.bars.show(report.transfers, alone=not trains)
-            now = {(p.reason, p.message) for p in report.degraded}
-            for reason, message in sorted(now - told):
-                self.say(f"{reason}: {message}")
-            for reason, _ in sorted(told - now):
-                if reason not in {r for r, _ in now}:
-                    self.say(f"{reason}: over")
-            told = now
-            seen = report.checkpoint
-            due = time.monotonic() - self._told_durable > TOLD_EVERY_SECONDS
-            if due and seen.last_durable_name not in (None, self._named_durable):
-                if self._named_durable is not None or report.phase is SidecarPhase.TRAINING:
-                    self.say(f"durable: step {seen.last_durable_step} ({seen.last_durable_name})")
-                    self._told_durable = time.monotonic()
-                self._named_durable = seen.last_durable_name
-
 
 _ENDS = (SidecarPhase.EXITED, SidecarPhase.DRAINING, SidecarPhase.DRAINED, SidecarPhase.FAILED)
-
-
-def _label(resume: Resume) -> str:
-    step = "unknown step" if resume.step is None else f"step {resume.step}"
-    return f"{resume.name} ({step})"
-
-
-def _begin(resume: Resume) -> str:
-    return "starts at step 0" if resume.scratch else f"resumes from {_label(resume)}"
