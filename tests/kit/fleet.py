@@ -25,7 +25,7 @@ from kit.fleet_pod import FleetPod
 from kit.podlike import free_port
 
 RUN = "ns/gpt"
-DEADLINE = 40.0
+DEADLINE = 120.0
 
 
 def shard(step: int, rank: int, *, size: int = 2000) -> dict[str, object]:

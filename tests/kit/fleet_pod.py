@@ -150,13 +150,12 @@ class FleetPod:
     async def _run_agent(self) -> None:
         try:
             await self.agent.run()
-        except BaseException as error:
-            self.died = error
-            if isinstance(error, asyncio.CancelledError):
-                raise
-        finally:
-            with contextlib.suppress(Exception):
+        except Exception as error:
+            try:
                 await self.agent.close()
+            finally:
+                # Only now: whoever waits for its death may put another pod at its address.
+                self.died = error
 
     async def stop(self) -> None:
         """As a killed pod: nothing is said any more. Its directory stays as it is."""
@@ -164,6 +163,8 @@ class FleetPod:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        # Also where it was just closing by itself, which the cancel has broken off.
+        await self.agent.close()
 
     # --- the played supervisor ---
 
