@@ -9,7 +9,7 @@ import pytest
 from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.rtj import KIND, Job
-from kit.s3 import flip_byte, list_keys, read_object, remove_object
+from kit.s3_objects import flip_byte, list_keys, read_object, remove_object
 from kit.stack import Stack
 
 

@@ -11,7 +11,7 @@ from kit import manifests
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import Kube, wait_for
 from kit.rtj import Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 from rtj_api import contract
 

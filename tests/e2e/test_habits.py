@@ -15,7 +15,7 @@ import pytest
 from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.rtj import Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 from kit.trainers.habits.work import expected
 

@@ -10,7 +10,7 @@ from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.reference import final_weights, uninterrupted_ddp
 from kit.rtj import Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 
 STEPS = 500

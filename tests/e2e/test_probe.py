@@ -8,7 +8,7 @@ import pytest
 from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.rtj import KIND, Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 
 # In the trainer's image, with its PyTorch: loads the save as the trainer would.

@@ -13,7 +13,7 @@ from kit import images, manifests
 from kit.fault_proxy import FaultProxy
 from kit.kube import Kube, kube_of, wait_for
 from kit.rtj import KIND, Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack, credentials_secret, install
 
 from devcluster import Cluster

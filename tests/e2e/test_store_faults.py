@@ -20,7 +20,7 @@ from kit import host, manifests
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import Kube, wait_for
 from kit.rtj import KIND, Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 from kit.trainers.counter import read_checkpoint
 from rtj_api import contract

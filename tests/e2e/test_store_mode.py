@@ -15,7 +15,7 @@ from kit import manifests
 from kit.kube import Kube, wait_for
 from kit.reference import final_weights, uninterrupted_ddp
 from kit.rtj import Job
-from kit.s3 import list_keys, read_object
+from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 from rtj_api.contract import LABEL_JOB, PORT_STATUS
 from rtj_api.reasons import Reason

@@ -18,7 +18,7 @@ from kit import manifests
 from kit.kube import wait_for
 from kit.reference import final_weights, uninterrupted_ddp
 from kit.rtj import Job
-from kit.s3 import list_keys
+from kit.s3_objects import list_keys
 from kit.stack import Stack, stack
 
 CLUSTER = "rtj-demo"

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from kit.s3 import S3Server, list_keys
+from kit.s3 import S3Server
+from kit.s3_objects import list_keys
 
 Place = tuple[str, bytes]
 

@@ -14,7 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import wait_for
-from kit.s3 import S3Server, list_keys, read_object, s3_server
+from kit.s3 import S3Server, s3_server
+from kit.s3_objects import list_keys, read_object
 
 BODY = bytes(range(256)) * 1024
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from awscrt import checksums
 from botocore.exceptions import ClientError, ReadTimeoutError
-from kit.s3 import S3Server, flip_byte, list_keys, read_object, remove_object, s3_server
+from kit.s3 import S3Server, s3_server
+from kit.s3_objects import flip_byte, list_keys, read_object, remove_object
 
 WRONG_CRC = base64.b64encode(bytes(8)).decode()
 PART = 5 << 20

@@ -19,7 +19,8 @@ from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import wait_for
 from kit.orders import first_start
 from kit.podlike import PodLike, make_pod
-from kit.s3 import S3Server, list_keys, read_object, s3_server
+from kit.s3 import S3Server, s3_server
+from kit.s3_objects import list_keys, read_object
 from rtj_sidecar.stores.s3_body import PART
 
 SIZE = 3 * PART + (9 << 20)  # in its data alone; the container adds some hundred bytes

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 from rtj_api import contract
-from rtj_operator.core.observed import JobKey
+from rtj_operator.core.observed import JobKey, Observed
+from rtj_operator.core.plan import Plan
+from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.shell.api import ApiError
+from rtj_operator.shell.app import App
+from rtj_operator.shell.health import Pulse
+from rtj_operator.shell.metrics import OperatorMetrics
 
 Raw = dict[str, Any]
 
@@ -193,3 +198,25 @@ def cluster() -> FakeCluster:
 @pytest.fixture
 def raw_job() -> Callable[..., Raw]:
     return a_raw_job
+
+
+@pytest.fixture
+async def make_app(cluster):  # type: ignore[no-untyped-def]
+    apps = []
+
+    def make(decide: Callable[[Observed], Plan]) -> App:
+        app = App(
+            cluster,
+            login=lambda: pytest.fail("no watch here"),
+            pods=PodSettings(cluster_uid="cluster-1", sidecar_image="sidecar"),
+            decide=decide,
+            metrics=OperatorMetrics(),
+            pulse=Pulse(resources=()),
+            instance="test",
+        )
+        apps.append(app)
+        return app
+
+    yield make
+    for app in apps:
+        await app.reports.close()

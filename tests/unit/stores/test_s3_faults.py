@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from kit.s3 import S3Server, list_keys, s3_server
+from kit.s3 import S3Server, s3_server
+from kit.s3_objects import list_keys
 from rtj_api.reasons import Reason
 from rtj_sidecar.stores.base import Conflict, IfAbsent, StoreProblem, Written
 from rtj_sidecar.stores.s3 import S3Store

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from kit.fault_proxy import Fault, FaultProxy, Mode
-from kit.s3 import S3Server, flip_byte, s3_server
+from kit.s3 import S3Server, s3_server
+from kit.s3_objects import flip_byte
 from rtj_api.reasons import Reason
 from rtj_sidecar.stores.base import ContentMismatch, StoreProblem
 from rtj_sidecar.stores.s3 import S3Store

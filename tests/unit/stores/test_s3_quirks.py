@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit.s3 import S3Server, list_keys, read_object
+from kit.s3 import S3Server
+from kit.s3_objects import list_keys, read_object
 from kit.s3_quirks import Gateway, Quirk, gateway
 from kit.stored import MIB, problem
 from rtj_api.reasons import Reason

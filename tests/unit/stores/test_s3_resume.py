@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import wait_for
-from kit.s3 import S3Server, list_keys, read_object, s3_server
+from kit.s3 import S3Server, s3_server
+from kit.s3_objects import list_keys, read_object
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem, Uploaded
 from rtj_sidecar.stores.local import crc64, crc64_text
 from rtj_sidecar.stores.s3 import S3Store

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.s3 import S3Server, flip_byte, list_keys
+from kit.s3 import S3Server
+from kit.s3_objects import flip_byte, list_keys
 from kit.stored import MIB
 from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.stores.s3 import S3Store
