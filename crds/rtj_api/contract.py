@@ -92,6 +92,7 @@ ENV_PROGRESS_FILE = "RTJ_PROGRESS_FILE"
 ENV_STOP_FILE = "RTJ_STOP_FILE"
 ENV_CHECKPOINT_INTERVAL = "RTJ_CHECKPOINT_INTERVAL_SECONDS"
 FILE_PROGRESS = "progress.jsonl"  # below MOUNT_RUN/run
+FILE_TRAIL = "trail.json"  # the sidecar's own: what was told of steps in the attempts before
 
 # --- below the checkpoint directory --------------------------------------------------------------
 HIDDEN_DIR = ".rtj"

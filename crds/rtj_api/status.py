@@ -60,6 +60,7 @@ __all__ = [
     "RestartKind",
     "ResumeDecision",
     "ResumeLoss",
+    "ResumeReplay",
     "Status",
     "StatusModel",
     "Time",
@@ -96,6 +97,19 @@ class ResumeLoss(StatusModel):
     seen: float | None = Field(None, description="Absent: not a finite number.")
 
 
+class ResumeReplay(StatusModel):
+    """Steps that were run twice since the last resume, against their first pass."""
+
+    state: str = Field(
+        description="Match, Drift, Diverged, Ignored, or NoOverlap where no step was told of twice."
+    )
+    step: int | None = Field(None, description="The first that differs.")
+    lost: str | None = Field(
+        None, description="What the trainer did not restore: scheduler or loader.", max_length=16
+    )
+    message: Message = ""
+
+
 class CheckpointStatus(StatusModel):
     last_saved_step: int | None = None
     last_saved_time: Time | None = None
@@ -115,6 +129,7 @@ class CheckpointStatus(StatusModel):
     )
     resume_message: Message | None = Field(None, description="What is missing or differs.")
     resume_loss: ResumeLoss | None = None
+    resume_replay: ResumeReplay | None = None
     last_verdict_time: Time | None = Field(
         None, description="Bad saves found up to then have been told of in events."
     )

@@ -36,6 +36,7 @@ from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storemode import StoreMode
 from rtj_sidecar.storing import Storing
+from rtj_sidecar.verifying import begin_trail, keep_trail
 
 
 class Attempts:
@@ -146,8 +147,10 @@ class Attempts:
             await self._shipping.give_up_leftovers()
             for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
                 (at.link.run / name).unlink(missing_ok=True)
+            keep_trail(at)
             at.begin_progress()
             at.journal.note(world_of_go=directive.world_size)
+            begin_trail(at)
             at.link.go(go_message(at, directive, resume))
             take_place(at, directive)
         state = at.supervisor

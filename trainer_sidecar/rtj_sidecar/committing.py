@@ -15,6 +15,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.gangword import GangWord, is_stop
+from rtj_sidecar.ignoring import stop_ignored
 from rtj_sidecar.latecomers import Late
 from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
@@ -223,9 +224,7 @@ class Committing:
         return answer
 
     def ignored(self, message: str) -> None:
-        at = self._at
-        at.kill_trainer(up_to=at.attempt)
-        at.fail(Reason.CHECKPOINT_IGNORED, message)
+        stop_ignored(self._at, message)
 
     def lost(self, by: int) -> None:
         """A higher fence exists: whoever holds it publishes, and this attempt stops."""

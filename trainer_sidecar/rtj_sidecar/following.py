@@ -13,7 +13,8 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.trainer.losses import check
-from rtj_sidecar.trainer.progress import read_line, read_progress_line
+from rtj_sidecar.trainer.signs import Sign, read_line, read_progress_line
+from rtj_sidecar.verifying import verify
 
 
 async def follow_progress(at: Station) -> None:
@@ -30,10 +31,13 @@ async def follow_progress(at: Station) -> None:
             continue
         now, progress, unread = time.time(), at.progress, False
         losses = at.losses
+        printed: list[tuple[Sign, int | None]] = []
+        written: list[Sign] = []
         for line in lines:
             said = read_line(line)
             progress = progress.with_log(said, now=now)
             losses = losses.with_log(said.loss)
+            printed.append((said, progress.log.step))
         for line in told:
             sign = read_progress_line(line)
             if sign is None:
@@ -47,10 +51,14 @@ async def follow_progress(at: Station) -> None:
             else:
                 progress = progress.with_file(sign, now=now)
                 losses = losses.with_file(sign.loss)
+                written.append(sign)
         if told and not unread:
             at.reporter.heal("progress")
         at.progress, at.losses = progress, losses
+        at.steps = at.steps.with_log(printed).with_file(written)
         _compare(at)
+        if lines or told:
+            verify(at)
         at.reporter.set(progress=progress.view())
 
 

@@ -21,6 +21,7 @@ from rtj_sidecar.looking import Looking
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storemode import is_given_up
+from rtj_sidecar.verifying import keep_trail
 
 TICK_SECONDS = 0.01
 
@@ -152,6 +153,7 @@ class Hearing:
         at.reporter.heal("journal")
         take_place(at, directive)
         if directive.attempt > at.reporter.current.attempt:
+            keep_trail(at)
             at.end_progress()
         now = at.reporter.current
         if is_given_up(now, directive):

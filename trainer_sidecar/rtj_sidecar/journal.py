@@ -8,9 +8,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
-from rtj_api.wire import Directive, FailedProbe, LossCheck, Resume, TrialReport, Verdict, Wire
+from rtj_api.wire import (
+    Directive,
+    DivergenceView,
+    FailedProbe,
+    LossCheck,
+    ReplayView,
+    Resume,
+    TrialReport,
+    Verdict,
+    Wire,
+)
 
 from rtj_sidecar.runs.records import Parent
 from rtj_sidecar.trainer.supervisor_link import write_whole
@@ -46,6 +57,9 @@ class Entry(Wire):
     lacking_of: list[str] = Field(default_factory=list)  # the keys that were required then
     loss_band: dict[str, float] | None = None  # recorded with the save that was restored
     loss_check: LossCheck | None = None  # of the attempt that began from it
+    trail: dict[str, Any] | None = None  # recorded with that save, see trainer.trail
+    replay: ReplayView | None = None  # of that attempt, as loss_check
+    divergence: DivergenceView | None = None  # of that attempt
     outputs_attempt: int = 0  # the attempt whose outputs are in the store
     verdicts: list[Verdict] = Field(default_factory=list)
 

@@ -23,8 +23,8 @@ from rtj_sidecar.pinning import pin_found
 from rtj_sidecar.room import PodVolume, ease
 from rtj_sidecar.sight import HURRY_SECONDS, Look
 from rtj_sidecar.station import Station, log
-from rtj_sidecar.trainer.losses import LOSS_BAND
 from rtj_sidecar.unfit_told import tell_unfit
+from rtj_sidecar.verifying import told_with
 from rtj_sidecar.waits import happens
 
 KEY = "directory"
@@ -220,9 +220,8 @@ class Looking:
                 continue
             if not await at.on_disk(self._is_ours, save):
                 continue
-            band = at.losses.band() if self._made_in() == at.attempt else None
-            if band is not None:
-                verdict = replace(verdict, facts={**verdict.facts, LOSS_BAND: band})
+            if self._made_in() == at.attempt:
+                verdict = replace(verdict, facts={**verdict.facts, **told_with(at, save.step)})
             local = await at.on_disk(
                 pin_found, at.directory, save, verdict=verdict, attempt=self._made_in()
             )

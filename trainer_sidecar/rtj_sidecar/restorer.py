@@ -45,6 +45,7 @@ from rtj_sidecar.stores.base import Cancelled, StoreProblem
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.targets import Targets
 from rtj_sidecar.trainer.losses import LOSS_BAND
+from rtj_sidecar.trainer.trail import FACT as TRAIL
 from rtj_sidecar.trials import Trials
 
 LIST_SECONDS = 15.0
@@ -96,7 +97,11 @@ class Restorer:
             restore_total_bytes=done.bytes_total,
             resume=resume,
             resume_path=done.path,
+            loss_check=None,
+            replay=None,
+            divergence=None,
         )
+        at.reporter.set(loss_check=None, replay=None, divergence=None)
         self._looking.tell()
 
     def _tell_kept(self, done: Restored, directive: Directive) -> None:
@@ -133,8 +138,11 @@ class Restorer:
             return self._fetch(target, files, incoming, peers)
 
         band = target.facts.facts.get(LOSS_BAND)
-        at.journal.note(loss_band=band if isinstance(band, dict) else None, loss_check=None)
-        at.reporter.set(loss_check=None)
+        trail = target.facts.facts.get(TRAIL)
+        at.journal.note(
+            loss_band=band if isinstance(band, dict) else None,
+            trail=trail if isinstance(trail, dict) else None,
+        )
         done = await at.on_disk(
             restore,
             at.directory,

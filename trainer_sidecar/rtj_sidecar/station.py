@@ -39,6 +39,7 @@ from rtj_sidecar.traffic import Traffic
 from rtj_sidecar.trainer.losses import Losses
 from rtj_sidecar.trainer.progress import Follower, Progress
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
+from rtj_sidecar.trainer.trail import Steps
 from rtj_sidecar.transfers import Transfers
 
 P = ParamSpec("P")
@@ -69,6 +70,7 @@ class Station:
     supervisor: SupervisorState | None = None
     progress: Progress = field(default_factory=Progress)
     losses: Losses = field(default_factory=Losses)
+    steps: Steps = field(default_factory=Steps)
     candidates: list[Candidate] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     transfers: Transfers = field(default_factory=Transfers)
@@ -173,7 +175,7 @@ class Station:
     def begin_progress(self, *, back: int = 0) -> None:
         """Forget an older attempt's progress; read the log from here, or `back` bytes before."""
         self.progress = Progress()
-        self.losses = Losses(from_start=not back)
+        self.losses, self.steps = Losses(from_start=not back), Steps()
         self.log_lines = Follower(self.link.run / contract.FILE_LOG, from_end=True, back=back)
         self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
         self.reporter.set(progress=self.progress.view())
@@ -181,7 +183,7 @@ class Station:
     def end_progress(self) -> None:
         """What the older attempt's trainer still prints says nothing about this one."""
         self.progress, self.log_lines, self.progress_lines = Progress(), None, None
-        self.losses = Losses()
+        self.losses, self.steps = Losses(), Steps()
         self.reporter.set(progress=self.progress.view())
 
     def tell_candidates(self) -> None:

@@ -45,6 +45,21 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "All ranks must end together: look why that rank had no work left.",
         Charge.USER,
     ),
+    Reason.TRAINING_DIVERGED: ReasonText(
+        "The loss left the numbers or exploded, or after a resume it was another training than "
+        "before. The trainer was stopped before it saved more of it.",
+        "Training goes on from the newest save before that. If it comes again at the same step "
+        "look at the data of that step, at the learning rate and at mixed precision. "
+        "recovery.verifyResume.onDivergence: Report only tells.",
+        Charge.USER,
+    ),
+    Reason.TRAINER_HUNG: ReasonText(
+        "The gang made no step, printed nothing and saved nothing for far longer than it ever "
+        "takes. The culprit is the rank that the others waited for.",
+        "The message says what each hung process was doing. recovery.hang.timeoutSeconds gives a "
+        "trainer with long silent parts more time.",
+        Charge.USER,
+    ),
     Reason.POD_DELETED: ReasonText(
         "A pod was deleted by someone else than the operator.", _SELF_HEALING, Charge.INFRASTRUCTURE
     ),

@@ -70,6 +70,13 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "Look at the loss curve around that step: a wrong learning rate, another batch order, or "
         "a part of the state that was begun anew (resumeMessage).",
     ),
+    Reason.RESUMED_OTHERWISE: ReasonText(
+        "Steps that were run twice around a restart are not as they were the first time: "
+        "status.checkpoint.resumeReplay says what differs, and names a learning-rate scheduler or "
+        "a data loader that began anew.",
+        "Let the trainer save and load what is named. recovery.verifyResume says what else is done "
+        "about it.",
+    ),
     Reason.RESUMED_PARTIALLY: ReasonText(
         "The save that is resumed does not hold all of the training's state, or was made by "
         "another number of ranks: status.checkpoint.resumeQuality and "

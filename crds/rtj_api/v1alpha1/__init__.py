@@ -19,6 +19,7 @@ from rtj_api.v1alpha1.job import Framework, JobSpec
 from rtj_api.v1alpha1.recovery import Backoff, Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
 from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
+from rtj_api.v1alpha1.watching import OnDivergence, OnDrift, VerifyResume
 
 __all__ = [
     "MAX_REPLICAS",
@@ -34,6 +35,8 @@ __all__ = [
     "LayoutName",
     "Local",
     "Mirror",
+    "OnDivergence",
+    "OnDrift",
     "OnExistingRun",
     "OnNoValid",
     "PathText",
@@ -46,4 +49,5 @@ __all__ = [
     "Store",
     "SuspendPolicy",
     "Thin",
+    "VerifyResume",
 ]

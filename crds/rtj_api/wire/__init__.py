@@ -18,6 +18,7 @@ from rtj_api.wire.directive import (
     ThroughStore,
     Wanted,
 )
+from rtj_api.wire.health import DivergenceView, ReplayView, VerifyResume
 from rtj_api.wire.report import (
     Candidate,
     CheckpointView,
@@ -58,6 +59,7 @@ __all__ = [
     "Directive",
     "DirectoryFence",
     "DirectoryOwner",
+    "DivergenceView",
     "FailedProbe",
     "Found",
     "Go",
@@ -71,6 +73,7 @@ __all__ = [
     "Problem",
     "ProgressView",
     "Release",
+    "ReplayView",
     "Report",
     "Request",
     "RequestAction",
@@ -90,6 +93,7 @@ __all__ = [
     "TrialState",
     "TrialView",
     "Verdict",
+    "VerifyResume",
     "Wanted",
     "Wire",
 ]

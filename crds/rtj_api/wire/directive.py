@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rtj_api.contract import CONTRACT_VERSION, PORT_STATUS
 from rtj_api.wire.base import Wire
+from rtj_api.wire.health import VerifyResume
 
 
 class Phase(StrEnum):
@@ -146,6 +147,7 @@ class SidecarConfig(Wire):
     on_existing_run: str = "Resume"
     drain_seconds: float = 300
     trainer_grace_seconds: float = 30
+    verify_resume: VerifyResume = Field(default_factory=VerifyResume)
     mirror: str = "auto"  # auto | always | never
     keep_last: int | None = None
     keep: KeepRules = Field(default_factory=KeepRules)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rtj_api.contract import CONTRACT_VERSION
 from rtj_api.wire.base import Wire
+from rtj_api.wire.health import DivergenceView, ReplayView
 from rtj_api.wire.supervisor import TrainerView
 
 
@@ -253,6 +254,8 @@ class Report(Wire):
     shares: list[str] = Field(default_factory=list)  # saves whose own files of this rank are pinned
     progress: ProgressView = Field(default_factory=ProgressView)
     loss_check: LossCheck | None = None  # of this attempt, once it is known
+    replay: ReplayView | None = None  # of this attempt; it may yet get worse
+    divergence: DivergenceView | None = None  # of this attempt
     checkpoint: CheckpointView = Field(default_factory=CheckpointView)
     mirror: MirrorView | None = None
     transfers: list[TransferView] = Field(default_factory=list)  # none: nothing is on its way

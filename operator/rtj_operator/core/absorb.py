@@ -11,7 +11,7 @@ import math
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
 from rtj_api.wire import CheckpointView, LossState, Report, Verdict
 
-from rtj_operator.core import budget, steering, writers
+from rtj_operator.core import budget, resumption, steering, writers
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.gang import Gang
 
@@ -84,6 +84,9 @@ def _next_checkpoint(gang: Gang) -> CheckpointStatus:
     if losses and gang.status.is_started:
         worst = max(losses, key=lambda c: _LOUDEST.index(c.state))
         update["resume_loss"] = {**worst.model_dump(exclude={"samples"}), "state": worst.state}
+    replays = resumption.replays(gang)
+    if replays and gang.status.is_started:
+        update["resume_replay"] = replays[-1].model_dump(mode="json", exclude={"compared"})
     return CheckpointStatus.model_validate({**old.model_dump(), **update})
 
 

@@ -15,7 +15,16 @@ from rtj_api.status import (
 )
 from rtj_api.wire import SidecarPhase, TrainerState
 
-from rtj_operator.core import governor, oom, pending, probing, remedies, without_store, writers
+from rtj_operator.core import (
+    governor,
+    oom,
+    pending,
+    probing,
+    remedies,
+    resumption,
+    without_store,
+    writers,
+)
 from rtj_operator.core.absorb import own_reports
 from rtj_operator.core.directives import phase_for
 from rtj_operator.core.gang import Gang, Member
@@ -183,6 +192,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                     "and the pod",
                 )
             )
+    found += resumption.troubles(gang.status.checkpoint)
     found += governor.troubles(gang.status)
     return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)
 

@@ -6,7 +6,16 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import RestartKind
 
-from rtj_operator.core import attempts, budget, failures, holds, placement, stages, starts
+from rtj_operator.core import (
+    attempts,
+    budget,
+    failures,
+    holds,
+    placement,
+    resumption,
+    stages,
+    starts,
+)
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.faults import BY_SIDECAR, Fault
 from rtj_operator.core.gang import Gang
@@ -60,7 +69,7 @@ def fault(gang: Gang) -> Plan | None:
         if first.rank == 0 and not gang.status.is_started and holds.is_answered(gang):
             return None
         return _hold(gang, first)
-    if _is_refused_for_good(gang, first):
+    if _is_refused_for_good(gang, first) or resumption.is_held_for(gang, first):
         return _hold(gang, first)
     is_own = first.charge == Charge.USER and gang.status.is_started
     if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):

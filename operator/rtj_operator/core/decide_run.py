@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.resume import NoChoice
 from rtj_api.status import CheckpointStatus, PendingTemplate
-from rtj_api.wire import LossState, Report, SidecarPhase
+from rtj_api.wire import Report, SidecarPhase
 
 from rtj_operator.core import (
     attempts,
@@ -13,6 +13,7 @@ from rtj_operator.core import (
     failures,
     holds,
     remedies,
+    resumption,
     starts,
     steering,
     storemode,
@@ -267,17 +268,5 @@ def refresh(gang: Gang) -> Plan | None:
         rule="refresh",
         why="what the reports say is newer than what status shows",
         status=stamped(gang, status, before=gang.status),
-        notes=(*verdict_notes(gang), *_loss_notes(old.checkpoint, status.checkpoint)),
+        notes=(*verdict_notes(gang), *resumption.notes(old.checkpoint, status.checkpoint)),
     )
-
-
-def _loss_notes(old: CheckpointStatus, new: CheckpointStatus) -> tuple[Note, ...]:
-    """An event where the first losses after a resume are not those that the save records."""
-    found = new.resume_loss
-    if found is None or found == old.resume_loss or found.state != LossState.OUTSIDE:
-        return ()
-    seen = "not a finite number" if found.seen is None else f"{found.seen:.6g}"
-    expected = "" if found.expected is None else f", recorded {found.expected:.6g}"
-    noise = "" if found.noise is None else f" (noise {found.noise:.2g})"
-    message = f"the loss after the resume is {seen}{expected}{noise}"
-    return (Note(type="Warning", reason=Reason.RESUMED_LOSS_OUTSIDE, message=message),)

@@ -35,6 +35,8 @@ CHARGES: dict[Reason, Charge] = {
     Reason.PROBE_NOT_RUN: Charge.CHECKPOINT,
     Reason.CHECKPOINT_IGNORED: Charge.USER,
     Reason.EARLY_EXIT: Charge.USER,
+    Reason.TRAINING_DIVERGED: Charge.USER,
+    Reason.TRAINER_HUNG: Charge.USER,
 }
 
 

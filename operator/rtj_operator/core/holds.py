@@ -49,6 +49,7 @@ WAITING_FOR_A_PERSON = frozenset(
         Reason.RESUME_FROM_UNUSABLE,
         Reason.PROBE_FAILED,
         Reason.REQUIRED_KEY_MISSING,
+        Reason.TRAINING_DIVERGED,
         *ENDING,
     }
 )

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from rtj_api import contract, wire
 from rtj_api.rules.steering import masked
-from rtj_api.v1alpha1 import BestMode, JobSpec, Retention, Thin
+from rtj_api.v1alpha1 import (
+    BestMode,
+    JobSpec,
+    OnDivergence,
+    OnDrift,
+    Retention,
+    Thin,
+    VerifyResume,
+)
 
 from rtj_operator.core import quantities
 from rtj_operator.core.mounts import Sharing
@@ -75,6 +83,7 @@ def desired_config(
         on_existing_run=checkpoint.on_existing_run,
         drain_seconds=spec.sidecar.drain_seconds,
         trainer_grace_seconds=trainer_grace_seconds(spec),
+        verify_resume=_verify(spec.recovery.verify_resume),
         mirror=checkpoint.local.mirror,
         keep_last=checkpoint.retention.keep_last,
         keep=_keep(checkpoint.retention, has_store=store is not None),
@@ -89,6 +98,13 @@ def desired_config(
         post_start=post_start(parts.pod["containers"][parts.trainer]),
         validation_level=checkpoint.validation.level,
         required_keys=list(checkpoint.validation.required_keys),
+    )
+
+
+def _verify(wish: VerifyResume) -> wire.VerifyResume:
+    return wire.VerifyResume(
+        stop_on_divergence=wish.on_divergence != OnDivergence.REPORT,
+        stop_on_drift=wish.on_drift == OnDrift.HOLD,
     )
 
 

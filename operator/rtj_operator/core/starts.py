@@ -125,12 +125,18 @@ def _fitness(gang: Gang, resume: Resume) -> dict[str, str | None]:
         known.append(report.found.save)
     save = next((c for c in known if c.name == resume.name), None)
     if resume.scratch or save is None:
-        return {"resume_quality": None, "resume_message": None, "resume_loss": None}
+        return {
+            "resume_quality": None,
+            "resume_message": None,
+            "resume_loss": None,
+            "resume_replay": None,
+        }
     fit = quality.fitness(save, world_size=len(gang.members))
     return {
         "resume_quality": fit.quality.value,
         "resume_message": fit.message or None,
         "resume_loss": None,
+        "resume_replay": None,
     }
 
 

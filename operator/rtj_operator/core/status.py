@@ -92,6 +92,7 @@ def _loud(checkpoint: CheckpointStatus) -> CheckpointStatus:
         last_durable_name=checkpoint.last_durable_name,
         last_verdict_time=checkpoint.last_verdict_time,
         resume_loss=checkpoint.resume_loss,
+        resume_replay=checkpoint.resume_replay,
     )
 
 

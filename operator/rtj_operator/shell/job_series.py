@@ -138,6 +138,15 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         ),
     ),
     JobSeries(
+        "training_job_resume_replay",
+        "gauge",
+        "Steps run twice since the last resume, against their first pass: 0 Match, 1 Drift, "
+        "2 Ignored, 3 Diverged. Absent while no step was told of twice.",
+        lambda job: _REPLAY.get(
+            job.status.checkpoint.resume_replay.state if job.status.checkpoint.resume_replay else ""
+        ),
+    ),
+    JobSeries(
         "training_job_goodput_ratio",
         "gauge",
         "Time of steps made for the first time, by all time since the job's creation.",
@@ -202,6 +211,7 @@ JOB_SERIES: tuple[JobSeries, ...] = (
 )
 _QUALITY = {Quality.EXACT.value: 2.0, Quality.PARTIAL.value: 1.0, Quality.WEIGHTS_ONLY.value: 0.0}
 _LOSS = {LossState.WITHIN.value: 0.0, LossState.OUTSIDE.value: 1.0}
+_REPLAY: dict[str, float] = {"Match": 0, "Drift": 1, "Ignored": 2, "Diverged": 3}
 PHASE_NAME = "training_job_status_phase"
 PHASE_MEANING = "1 for the job's phase, 0 for every other one."
 REASON_NAME = "training_job_status_reason"

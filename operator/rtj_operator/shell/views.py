@@ -113,6 +113,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         scratch_if_none_valid=(
             spec.checkpoint.on_no_valid == v1alpha1.OnNoValid.START_FROM_SCRATCH
         ),
+        on_divergence=spec.recovery.verify_resume.on_divergence,
         max_restarts=spec.recovery.max_restarts,
         backoff_initial_seconds=spec.recovery.backoff.initial_seconds,
         backoff_max_seconds=spec.recovery.backoff.max_seconds,

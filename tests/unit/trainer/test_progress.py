@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rtj_sidecar.trainer.progress import Follower, Progress, Sign, read_line, read_progress_line
+from rtj_sidecar.trainer.progress import Follower, Progress
+from rtj_sidecar.trainer.signs import Sign, read_line, read_progress_line
 
 LINES = [
     # Hugging Face Trainer, transformers 4 and 5
     ("{'loss': 2.3456, 'grad_norm': 1.2, 'learning_rate': 4e-05, 'epoch': 0.03}",
-     Sign(epoch=0.03, loss=2.3456)),
+     Sign(epoch=0.03, loss=2.3456, grad_norm=1.2, lr=4e-5)),
     ("{'loss': '2.346', 'grad_norm': '1.2', 'learning_rate': '4e-05', 'epoch': '1.5'}",
-     Sign(epoch=1.5, loss=2.346)),
+     Sign(epoch=1.5, loss=2.346, grad_norm=1.2, lr=4e-5)),
     ("  3%|▎         | 30/1000 [00:10<05:23,  3.00it/s]", Sign(step=30, total=1000)),
     ("{'eval_loss': 2.1, 'epoch': 1.0}", Sign(epoch=1.0)),
     # Lightning
@@ -28,7 +29,7 @@ LINES = [
     (" [2024-05-01 10:00:00] iteration      100/  500000 | consumed samples:        25600 | "
      "elapsed time per iteration (ms): 1234.5 | learning rate: 1.0E-04 | global batch size:  256 | "
      "lm loss: 1.052345E+01 | loss scale: 1.0 | grad norm: 1.234 |",
-     Sign(step=100, loss=10.52345)),
+     Sign(step=100, loss=10.52345, lr=1e-4, grad_norm=1.234, samples=25600)),
     # nanoGPT
     ("iter 100: loss 2.3456, time 123.45ms, mfu 1.20%", Sign(step=100, loss=2.3456)),
     ("step 250: train loss 2.5001, val loss 2.6002", Sign(step=250, loss=2.5001)),
@@ -37,6 +38,10 @@ LINES = [
     ("[rank0]: Epoch [3/10], Step [40/500], Loss: 0.1234", Sign(step=40, epoch=3, loss=0.1234)),
     ("INFO 2024 global_step=1200 train_loss=1.5e-3", Sign(step=1200, loss=0.0015)),
     ('{"step": 7, "loss": 1.5, "epoch": 1}', Sign(step=7, epoch=1, loss=1.5)),
+    ('{"step": 8, "lr": 1e-4, "grad_norm": 2, "samples": 64, "batch_hash": "ab", "step_time": 0.5}',
+     Sign(step=8, lr=1e-4, grad_norm=2, samples=64, batch="ab", step_seconds=0.5)),
+    ("step 9 | loss 1.5 | lr=3.0e-04 | grad_norm: 0.71",
+     Sign(step=9, loss=1.5, lr=3e-4, grad_norm=0.71)),
     ("STEP 12", Sign(step=12)),
     ("Iteration: 33", Sign(step=33)),
     # not progress
@@ -97,7 +102,9 @@ def test_the_report_is_always_json() -> None:
 
 
 def test_progress_file_lines() -> None:
-    assert read_progress_line('{"step": 3, "loss": 0.5, "grad_norm": 1}') == Sign(step=3, loss=0.5)
+    assert read_progress_line('{"step": 3, "loss": 0.5, "grad_norm": 1}') == Sign(
+        step=3, loss=0.5, grad_norm=1
+    )
     for bad in ("", "3", "[]", "{", '{"step": "x"}', '{"step": -1}', '{"step": true}'):
         assert read_progress_line(bad) is None
 

@@ -6,132 +6,17 @@ of a checkpoint. Must never fail on any input, and never let a line decide what 
 
 from __future__ import annotations
 
-import ast
-import json
 import math
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rtj_api.wire import ProgressView
 
-MAX_LINE = 8192
+from rtj_sidecar.trainer.signs import MAX_LINE, NOTHING, Sign
+
 MAX_BEHIND = 1 << 20
-
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf(?:inity)?"
-# tqdm.std.tqdm.format_meter: `desc: 45%|####  | 45/100 [00:10<00:12, 4.5it/s, loss=1.2]`.
-_BAR = re.compile(r"(?:^|[\s:])\d{1,3}%\|[^|]{0,400}\|\s*(\d+)/(\d+)\s*\[")
-_BAR_WORDS = re.compile(r"^\W*(epoch|train|training|steps?|iter|iteration|progress)?\b", re.I)
-# Megatron-LM training_log: ` iteration      100/  500000 | consumed samples: … | lm loss: … |`
-_MEGATRON = re.compile(r"\biteration\s+(\d+)\s*/\s*\d+\s*\|", re.I)
-_STEP = re.compile(
-    r"(?<![A-Za-z0-9_\-.])(?:global[_ -]?|train[_ -]?)?(?:step|iter|iteration)\b['\"]?"
-    r"\s*(?:[:=#]\s*|\[\s*|\(\s*)?(\d{1,15})(?![\d.]*\s*(?:ms|s/it|it/s|sec)\b)(?!\.\d)",
-    re.I,
-)
-_EPOCH = re.compile(
-    r"(?<![A-Za-z0-9_\-.])epoch\b['\"]?\s*(?:[:=#]\s*|\[\s*)?(\d{1,9}(?:\.\d+)?)", re.I
-)
-_LOSS = re.compile(
-    r"(?<![A-Za-z0-9_\-.])((?:[a-z0-9]+[_ /-])?)loss\b['\"]?\s*[:=]?\s*(" + _NUMBER + r")(?![\w.])",
-    re.I,
-)
-_NOT_TRAINING = re.compile(r"^(val|valid|validation|eval|test|dev|best|min)[_ /-]$", re.I)
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """What one line says. `epoch` may be a fraction; `total` is a progress bar's."""
-
-    step: int | None = None
-    epoch: float | None = None
-    loss: float | None = None
-    total: int | None = None
-
-    @property
-    def empty(self) -> bool:
-        return self.step is None and self.epoch is None and self.loss is None
-
-
-def read_line(line: str) -> Sign:
-    """What one line of output says about progress; an empty Sign where nothing."""
-    text = line[:MAX_LINE].strip()
-    if not text or not any(character.isdigit() for character in text):
-        return Sign()
-    if text.startswith("{") and text.endswith("}"):
-        return _from_mapping(_mapping(text))
-    if bar := _BAR.search(text):
-        return _from_bar(text, bar)
-    step = _MEGATRON.search(text) or _STEP.search(text)
-    epoch = _EPOCH.search(text)
-    return Sign(
-        step=int(step.group(1)) if step else None,
-        epoch=float(epoch.group(1)) if epoch else None,
-        loss=_loss(text),
-    )
-
-
-def _mapping(text: str) -> Mapping[str, object]:
-    """A line that is a dict: JSON, or Python's repr of one (Hugging Face Trainer)."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        try:
-            # `nan` and `inf` are names in a repr; as text they are read as numbers below.
-            found = ast.literal_eval(re.sub(r":\s*(nan|-?inf)\b", r": '\1'", text))
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _from_mapping(found: Mapping[str, object]) -> Sign:
-    step = next(
-        (found[k] for k in ("step", "global_step", "iteration", "iter") if k in found), None
-    )
-    loss = next(
-        (found[k] for k in ("loss", "train_loss", "train/loss", "lm loss") if k in found), None
-    )
-    number = as_number(step)
-    whole = number is not None and math.isfinite(number) and number == int(number) and number >= 0
-    return Sign(
-        step=int(number) if number is not None and whole else None,
-        epoch=as_number(found.get("epoch")),
-        loss=as_number(loss),
-    )
-
-
-def as_number(value: object) -> float | None:
-    """A number, also where a framework prints it as text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _from_bar(text: str, bar: re.Match[str]) -> Sign:
-    before = text[: bar.start()].strip(" :")
-    words = _BAR_WORDS.match(before)
-    if before and not (words and words.group(1)):
-        return Sign()  # Downloading, Loading checkpoint shards, Evaluating, …
-    done, total = int(bar.group(1)), int(bar.group(2))
-    epoch = _EPOCH.search(before)
-    after = text[bar.end() :]
-    if epoch is None:
-        return Sign(step=done, loss=_loss(after), total=total)
-    # Lightning counts batches within the epoch.
-    number = int(float(epoch.group(1)))
-    return Sign(step=number * total + done, epoch=float(number), loss=_loss(after), total=total)
-
-
-def _loss(text: str) -> float | None:
-    for match in _LOSS.finditer(text):
-        if not _NOT_TRAINING.match(match.group(1)):
-            return as_number(match.group(2))
-    return None
 
 
 class Follower:
@@ -190,8 +75,8 @@ class Follower:
 class Progress:
     """What is known of one attempt's progress. Grows by `with_…`; times are Unix seconds."""
 
-    log: Sign = Sign()
-    file: Sign = Sign()
+    log: Sign = NOTHING
+    file: Sign = NOTHING
     checkpoint_step: int | None = None
     checkpoint_epoch: float | None = None
     log_steps: frozenset[int] = frozenset()
@@ -288,13 +173,3 @@ def _merge(old: Sign, new: Sign) -> Sign:
 def _finite(value: float | None) -> float | None:
     # JSON has no NaN: that a loss is not finite is told by the log tail, not by a number.
     return value if value is not None and math.isfinite(value) else None
-
-
-def read_progress_line(line: str) -> Sign | None:
-    """One line of the progress file; None where it is no JSON object with a step or a loss."""
-    try:
-        found = json.loads(line[: 4 * MAX_LINE])
-    except ValueError:
-        return None
-    sign = _from_mapping(found) if isinstance(found, dict) else Sign()
-    return None if sign.empty else sign
