@@ -65,6 +65,7 @@ class Reason(StrEnum):
     EARLY_EXIT = "EarlyExit"
     TRAINING_DIVERGED = "TrainingDiverged"
     TRAINER_HUNG = "TrainerHung"
+    TARGET_STEP_NOT_REACHED = "TargetStepNotReached"
     POD_DELETED = "PodDeleted"
     POD_EVICTED = "PodEvicted"
     POD_PREEMPTED = "PodPreempted"

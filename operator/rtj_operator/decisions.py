@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rtj_operator.core import failures, judges
+from rtj_operator.core import failures, judges, successes
 from rtj_operator.core.decide import RULES
 from rtj_operator.core.policy import Policy
 
@@ -71,7 +71,10 @@ def page() -> str:
     lines += ["| | `settled` | The world is as recorded: nothing is done until something changes "]
     lines[-1] += "or an awaited moment comes. |"
     lines += [FAULTS, "| Judge | Fault |", "|---|---|"]
-    lines += [f"| `{j.__name__}` | {text_of(j)} |" for j in (*judges.JUDGES, failures.early_exit)]
+    lines += [
+        f"| `{j.__name__}` | {text_of(j)} |"
+        for j in (*judges.JUDGES, failures.early_exit, successes.short_of_target)
+    ]
     lines += [WAITS, "| Wait | Value | Meaning |", "|---|---|---|"]
     lines += [f"| `{name}` | {value:g} | {comment} |" for name, value, comment in waits()]
     return "\n".join(lines) + "\n"

@@ -127,6 +127,8 @@ def observations(draw: st.DrawFn) -> Observed:
         take_over=draw(st.sampled_from([None, None, "other", "cluster/other"])),
         resume_from=draw(st.sampled_from([None, None, "f1-n1-s4"])),
         scratch_if_none_valid=draw(st.booleans()),
+        rank_zero_decides=draw(st.booleans()),
+        target_step=draw(st.sampled_from([None, None, 4, 1000])),
         active_deadline_seconds=draw(st.sampled_from([None, None, None, 1, 10_000])),
         start_deadline_seconds=draw(st.sampled_from([None, None, 1, 10_000])),
         ttl_seconds_after_finished=draw(st.sampled_from([None, 0, 10_000])),

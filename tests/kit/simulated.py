@@ -84,6 +84,8 @@ class World:
     now: float = 1000.0
     total_steps: int = 1_000_000
     save_every: int = 4
+    chunk_steps: int | None = None  # a trainer makes so many steps and ends with 0
+    lasting_ranks: frozenset[int] = frozenset()  # their trainers never end by themselves
     victims_exit_after: float | None = 5.0
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)  # API objects by name

@@ -37,6 +37,7 @@ class Trainer:
     attempt: int
     step: int
     started_at: float
+    began_at: int = 0  # the step it resumed from
     state: TrainerState = TrainerState.RUNNING
     ended_at: float | None = None
     exit_code: int | None = None
@@ -274,7 +275,9 @@ class Pod:
         assert resume is not None
         step = 0 if resume.scratch else (resume.step or 0)
         world.check_start(self, directive)
-        self.trainer = Trainer(attempt=directive.attempt, step=step, started_at=world.now)
+        self.trainer = Trainer(
+            attempt=directive.attempt, step=step, began_at=step, started_at=world.now
+        )
         self.machine = SidecarPhase.TRAINING
         if directive.fast and self.rank == 0 and world.store.reachable:
             world.store.fence += 1

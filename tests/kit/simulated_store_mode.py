@@ -88,8 +88,8 @@ def advance(pod: Pod, world: World) -> None:
         _look_at_end(pod, world, directive, agreed)
 
 
-def _all_said(records: dict[int, float], world: World) -> bool:
-    return len(records) == world.spec.replicas and all(
+def _all_said(records: dict[int, float], world: World, *, of: int | None = None) -> bool:
+    return len(records) == (of or world.spec.replicas) and all(
         world.now >= at + RECORDS_SECONDS for at in records.values()
     )
 
@@ -133,7 +133,17 @@ def _look_at_end(pod: Pod, world: World, directive: wire.Directive, agreed: Agre
         _pass_on(pod, world, code=code)
     elif pod.machine == SidecarPhase.DRAINED:
         agreed.drained.setdefault(pod.rank, world.now)
-        agreed.complete = agreed.complete or _all_said(agreed.drained, world)
+        told = directive.through_store
+        assert told is not None
+        mine = {0: agreed.drained[0]} if told.rank_zero_decides and 0 in agreed.drained else None
+        is_done = _all_said(mine or agreed.drained, world, of=1 if mine else None)
+        newest = world.store.newest()
+        reached = max(trainer.step, newest.step if newest else 0)
+        if is_done and told.target_step is not None and reached < told.target_step:
+            if pod.rank == 0:
+                _fail(pod, world, Reason.TARGET_STEP_NOT_REACHED, "too early")
+            return
+        agreed.complete = agreed.complete or is_done
         if agreed.complete:
             _pass_on(pod, world, code=0)
 

@@ -53,14 +53,20 @@ def _step(world: World, running: list[Pod]) -> None:
         if world.now < trainer.next_step_at:
             continue
         trainer.next_step_at = world.now + STEP_SECONDS
+        if trainer.step >= world.total_steps and pod.rank not in world.lasting_ranks:
+            trainer.end(now=world.now, code=0)  # it resumed at its end
+            pod.change()
+            continue
         trainer.step += 1
         trainer.updated_at = world.now
         trainer.first_step_at = trainer.first_step_at or world.now
         pod.change()
-        done = trainer.step >= world.total_steps
+        made = trainer.step - trainer.began_at
+        is_chunk_done = world.chunk_steps is not None and made >= world.chunk_steps
+        done = trainer.step >= world.total_steps or is_chunk_done
         if trainer.step % world.save_every == 0 or done:
             _save(world, pod, trainer.step)
-        if done:
+        if done and pod.rank not in world.lasting_ranks:
             trainer.end(now=world.now, code=0)
 
 

@@ -17,6 +17,7 @@ from rtj_api.wire import (
     Release,
     Report,
     SidecarPhase,
+    ThroughStore,
     TrainerState,
 )
 
@@ -118,15 +119,21 @@ class StoreMode:
         said = await asyncio.to_thread(
             agreement.said, fence=record.fence, attempt=directive.attempt
         )
-        all_done = len(said) == directive.world_size and all(
-            r.state is ReadyState.DRAINED for r in said.values()
-        )
+        told = directive.through_store or ThroughStore()
+        deciders = 1 if told.rank_zero_decides else directive.world_size
+        drained = {r.rank for r in said.values() if r.state is ReadyState.DRAINED}
+        all_done = drained >= set(range(deciders))
         if at.directive != directive:
             return  # Another attempt began meanwhile; its prepare finds the outcome.
         if record.outcome == Outcome.COMPLETE:
             self._pass_on(directive, code=0)
         elif all_done and self._holds:
+            if (short := self._short_of(told.target_step)) is not None:
+                at.fail(Reason.TARGET_STEP_NOT_REACHED, short)
+                return
             await asyncio.to_thread(agreement.complete, fence=record.fence)
+        elif told.rank_zero_decides:
+            await asyncio.sleep(LOOK_SECONDS)  # the operator ends this pod with rank 0's word
         elif self._agreeing.still_for(said) > DONE_SECONDS:
             at.fail(
                 Reason.EARLY_EXIT,
@@ -134,6 +141,17 @@ class StoreMode:
             )
         else:
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _short_of(self, target: int | None) -> str | None:
+        """That all is done and the step to reach was not; None where it was, or there is none."""
+        report = self._at.reporter.current
+        progress, durable = report.progress, report.checkpoint.last_durable_step
+        is_sure = progress.confirmed or progress.source in ("file", "checkpoint")
+        known = [s for s in (durable, progress.step if is_sure else None) if s is not None]
+        if target is None or max(known, default=0) >= target:
+            return None
+        seen = f"step {max(known)}" if known else "no step that is known"
+        return f"exit 0 at {seen}, before success.targetStep {target}"
 
     def _pass_on(self, directive: Directive, *, code: int) -> None:
         """Written before it is noted: after a crash in between, one end is told twice, and the

@@ -60,6 +60,12 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "trainer with long silent parts more time.",
         Charge.USER,
     ),
+    Reason.TARGET_STEP_NOT_REACHED: ReasonText(
+        "All trainers ended with exit code 0 before success.targetStep was reached.",
+        "Nothing to do where each run of the script makes a part of the steps. Else correct its "
+        "number of steps, or success.targetStep. Where no step is known, write a progress file.",
+        Charge.USER,
+    ),
     Reason.POD_DELETED: ReasonText(
         "A pod was deleted by someone else than the operator.", _SELF_HEALING, Charge.INFRASTRUCTURE
     ),

@@ -16,6 +16,7 @@ from rtj_api.v1alpha1.checkpoint import (
     OnNoValid,
 )
 from rtj_api.v1alpha1.job import Framework, JobSpec
+from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
 from rtj_api.v1alpha1.recovery import Backoff, Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
 from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
@@ -47,6 +48,8 @@ __all__ = [
     "SecretName",
     "Sidecar",
     "Store",
+    "Success",
+    "SuccessRanks",
     "SuspendPolicy",
     "Thin",
     "VerifyResume",

@@ -13,7 +13,7 @@ from rtj_api.api_base import Api
 from rtj_api.v1alpha1 import lifetime
 from rtj_api.v1alpha1.base import MAX_REPLICAS, PathText
 from rtj_api.v1alpha1.checkpoint import Checkpoint
-from rtj_api.v1alpha1.lifetime import DeadlineSeconds, LifeSeconds, ManagerText
+from rtj_api.v1alpha1.lifetime import DeadlineSeconds, LifeSeconds, ManagerText, Success
 from rtj_api.v1alpha1.recovery import Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import Sidecar
 
@@ -76,6 +76,7 @@ class JobSpec(Api):
         description="Stop training and free the GPUs; false goes on from the newest save.",
     )
     suspend_policy: SuspendPolicy = Field(default_factory=SuspendPolicy)
+    success: Success = Field(default_factory=Success)
     active_deadline_seconds: DeadlineSeconds | None = Field(
         None, description=lifetime.ACTIVE_DEADLINE
     )

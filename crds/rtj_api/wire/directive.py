@@ -61,6 +61,8 @@ class ThroughStore(Wire):
     scratch_asked: bool = False  # a person asked for it, once
     ever_durable: bool = False  # some step of this run was durable once
     hold_existing: bool = False  # the first start, and a run that had a life before is not touched
+    rank_zero_decides: bool = False  # rank 0's end with 0 completes the run
+    target_step: int | None = None  # an end before it does not
 
 
 class Probe(Wire):

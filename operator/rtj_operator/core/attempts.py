@@ -251,8 +251,13 @@ def next_failed(gang: Gang, *, reason: str, message: str, charge: Charge) -> Sta
     )
 
 
+def who_ended(gang: Gang) -> str:
+    """Whose exit with 0 is the job's success."""
+    return "rank 0" if gang.spec.rank_zero_decides else "all ranks"
+
+
 def next_complete(gang: Gang) -> Status:
-    """Success: every rank ended with 0 and everything it made is durable."""
+    """Success: the ranks that decide ended with 0 and everything they made is durable."""
     status, now = gang.status, gang.now
     ended = ledger.with_end(ledger.with_record(status), at=now, by=Reason.SUCCEEDED)
     return ended.model_copy(
@@ -265,7 +270,7 @@ def next_complete(gang: Gang) -> Status:
                 kind=ConditionType.COMPLETE,
                 status=True,
                 reason=Reason.SUCCEEDED,
-                message="all ranks ended with exit 0 and the last save is durable",
+                message=f"{who_ended(gang)} ended with exit 0 and the last save is durable",
                 generation=gang.job.generation,
                 now=now,
             ),

@@ -93,8 +93,9 @@ def situation(gang: Gang) -> tuple[bool | None, str, str]:
     """Condition Running: whether the gang trains, the reason, and what to do."""
     status = gang.status
     current = status.current
-    if status.is_true(ConditionType.COMPLETE):
-        return False, Reason.SUCCEEDED, "all ranks ended with exit 0 and the last save is durable"
+    complete = status.condition(ConditionType.COMPLETE)
+    if complete is not None and complete.status == "True":
+        return False, complete.reason, complete.message
     failed = status.condition(ConditionType.FAILED)
     if failed is not None and failed.status == "True":
         return False, failed.reason, failed.message

@@ -15,6 +15,7 @@ from rtj_operator.core import (
     resumption,
     stages,
     starts,
+    successes,
 )
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.faults import BY_SIDECAR, Fault
@@ -56,7 +57,9 @@ def fault(gang: Gang) -> Plan | None:
     not, all anew after two in-place restarts without progress; Failed when the budget is spent."""
     if gang.attempt == 0 or gang.status.hold is not None:
         return None
-    faults = _all_faults(gang)
+    faults = successes.counted(gang, _all_faults(gang))
+    short = successes.short_of_target(gang) if gang.status.is_started and not faults else None
+    faults = faults if short is None else (short,)
     first = faults[0] if faults else None
     early = failures.early_exit(gang, first) if gang.status.is_started else None
     if early is not None:

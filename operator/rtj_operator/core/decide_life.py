@@ -11,7 +11,7 @@ from rtj_api.status import ConditionType
 from rtj_operator.core import attempts, converge, endings, holds, suspending
 from rtj_operator.core import status as core_status
 from rtj_operator.core.attempts import Cause
-from rtj_operator.core.failures import all_faults
+from rtj_operator.core.failures import all_faults, may_be_training
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.lastwords import is_released
 from rtj_operator.core.observed import JobView
@@ -49,7 +49,8 @@ def finished(gang: Gang) -> Plan | None:
     actions: list[Action] = converge.surplus_removals(gang)
     for member in gang.members:
         pod = member.pod
-        if pod is None or (may_wait and not pod.is_terminal and pod.deleting_since is None):
+        ends_itself = may_wait and not (gang.spec.rank_zero_decides and may_be_training(member))
+        if pod is None or (ends_itself and not pod.is_terminal and pod.deleting_since is None):
             continue
         if endings.has_last_word(gang, member):
             continue

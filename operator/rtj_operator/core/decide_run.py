@@ -17,7 +17,7 @@ from rtj_operator.core import (
     starts,
     steering,
     storemode,
-    undurable,
+    successes,
     writers,
 )
 from rtj_operator.core import converge as core_converge
@@ -29,15 +29,16 @@ from rtj_operator.core.recording import notes_of, record, stamped, verdict_notes
 
 
 def success(gang: Gang) -> Plan | None:
-    """Every rank ended by itself with exit 0, no pod was disrupted, and each sidecar says that
-    all is durable: Complete. Then the pods are released."""
+    """Every rank, or rank 0 where success.ranks says so, ended by itself with exit 0 at or beyond
+    success.targetStep, no pod was disrupted, and each sidecar says that all is durable: Complete.
+    Then the pods are released."""
     status = gang.status
     if status.is_terminal or not (status.is_started or storemode.was_complete(gang)):
         return None
     if (
         not storemode.was_complete(gang)
         and not storemode.says_complete(gang)
-        and not _are_all_done(gang)
+        and (not successes.have_drained(gang) or successes.is_short(gang))
     ):
         return None
     complete = attempts.next_complete(gang)
@@ -45,7 +46,7 @@ def success(gang: Gang) -> Plan | None:
     note = Note(
         type="Normal",
         reason=Reason.SUCCEEDED,
-        message="all ranks ended with exit 0"
+        message=f"{attempts.who_ended(gang)} ended with exit 0"
         + (f"; step {step} is durable" if step is not None else ""),
     )
     return record(
@@ -58,33 +59,20 @@ def success(gang: Gang) -> Plan | None:
     )
 
 
-def _are_all_done(gang: Gang) -> bool:
-    if len(failures.finished_ranks(gang)) != len(gang.members):
-        return False
-    if undurable.open_saves(gang):
-        return False  # named by rank 0's sidecar, whose own part of it is done
-    return all(
-        m.pod is not None
-        and m.pod.disruption is None
-        and m.has_reached(gang.attempt, SidecarPhase.DRAINED)
-        for m in gang.members
-    )
-
-
 def undrained(gang: Gang) -> Plan | None:
     """All trainers ended with exit 0, and for long their last save has not become durable: the
     job is held, never Complete, and the pods go on shipping it."""
     status = gang.status
     if not status.is_started or status.hold is not None:
         return None
-    done = failures.finished_ranks(gang)
-    if len(done) != len(gang.members):
+    if not successes.have_finished(gang):
         return None
+    done = successes.deciders(gang)
     ends = [t.ended_at for m in done if (t := m.ended_trainer(gang.attempt)) and t.ended_at]
     last = max(ends, default=gang.now)
     if not gang.alarm.has_passed(last + gang.policy.drain_stall_seconds):
         return None
-    pending = [m for m in gang.members if not m.has_reached(gang.attempt, SidecarPhase.DRAINED)]
+    pending = [m for m in done if not m.has_reached(gang.attempt, SidecarPhase.DRAINED)]
     pending = pending or [gang.rank_zero]
     troubles = [p for m in pending if m.report is not None for p in holds.problems_of(m.report)]
     detail = remedies.worded(troubles[0], gang.spec) if troubles else "it is still being shipped"
@@ -107,7 +95,7 @@ def template_changed(gang: Gang) -> Plan | None:
     if not stale and status.pending_template is not None:
         same = status.model_copy(update={"pending_template": None})
         return record(gang, same, rule="template_changed", why="spec.template is as it was again")
-    if not stale or len(failures.finished_ranks(gang)) == len(gang.members):
+    if not stale or successes.have_finished(gang):
         return None  # a gang whose trainers are done has nothing to start again
     pending, wanted = status.pending_template, gang.spec.template_hash
     durable = status.checkpoint

@@ -141,6 +141,8 @@ def _through_store(gang: Gang) -> wire.ThroughStore | None:
         hold_existing=policy == OnExistingRun.HOLD
         and status.starts <= 1
         and not status.beginnings.accepted,
+        rank_zero_decides=gang.spec.rank_zero_decides,
+        target_step=gang.spec.target_step,
     )
 
 

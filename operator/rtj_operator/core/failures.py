@@ -45,10 +45,11 @@ def finished_ranks(gang: Gang) -> tuple[Member, ...]:
 def early_exit(gang: Gang, first: Fault | None) -> Fault | None:
     """Some ranks ended with 0 and the others cannot go on: they failed, or made no step for long.
 
-    While the others still train, they may just be finishing: nothing is wrong yet.
+    While the others still train, they may just be finishing: nothing is wrong yet. Never where
+    rank 0 alone decides.
     """
     done = finished_ranks(gang)
-    if not done or len(done) == len(gang.members):
+    if not done or len(done) == len(gang.members) or gang.spec.rank_zero_decides:
         return None
     ends = {m.rank: t.ended_at or gang.now for m in done if (t := m.ended_trainer(gang.attempt))}
     rank = min(ends, key=lambda r: (ends[r], r))

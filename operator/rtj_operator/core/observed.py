@@ -63,6 +63,8 @@ class JobSpec:
     backoff_max_seconds: float = 300.0
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
+    rank_zero_decides: bool = False  # success.ranks: Zero
+    target_step: int | None = None  # success.targetStep
     active_deadline_seconds: float | None = None
     start_deadline_seconds: float | None = None
     ttl_seconds_after_finished: float | None = None

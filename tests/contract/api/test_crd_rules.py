@@ -55,6 +55,7 @@ ALLOWED_CHANGES = {
     "resume arguments": {"checkpoint": {"resumeArgs": ["--go-on"]}},
     "template": {"template": {"spec": {"containers": [container(image="trainer:2")]}}},
     "framework": {"framework": "none"},
+    "success": {"success": {"ranks": "Zero", "targetStep": 1000}},
     "deadlines": {"activeDeadlineSeconds": 60, "startDeadlineSeconds": 60},
     "time to live": {"ttlSecondsAfterFinished": 0},
     "beginning": {"checkpoint": {"resumeFrom": "f3-n2-s400"}},

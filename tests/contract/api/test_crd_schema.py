@@ -53,6 +53,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"suspendPolicy": {"checkpointTimeoutSeconds": -1}},
         "greater than or equal to 0",
     ),
+    "success": ({"success": {"ranks": "Most"}}, 'supported values: "All", "Zero"'),
+    "target": ({"success": {"targetStep": 0}}, "greater than or equal to 1"),
     "deadline": ({"activeDeadlineSeconds": 0}, "greater than or equal to 1"),
     "deadline of the start": ({"startDeadlineSeconds": 2**31}, "less than or equal to 2147483647"),
     "time to live": ({"ttlSecondsAfterFinished": -1}, "greater than or equal to 0"),

@@ -205,3 +205,36 @@ def test_consent_to_step_0_comes_with_the_directive(gang: Gang) -> None:
     assert fences(gang)[0]["choice"]["scratch"] is True
     assert gang.ranks[1].report().attempt == 1
     assert HOLDER in gang.ranks[0].url
+
+
+def test_a_run_that_is_short_of_its_target_is_not_marked_complete(tmp_path: Path) -> None:
+    gang = Gang(tmp_path, command=lambda path: trainer_command(path, steps=60), mirror="always")
+    try:
+        gang.direct(Phase.GO, 1, through_store=ThroughStore(target_step=61))
+        code, words = ended(gang.ranks[0])
+        assert code == 1
+        assert words.problem is not None
+        assert words.problem.reason == Reason.TARGET_STEP_NOT_REACHED
+        assert "step 60, before success.targetStep 61" in words.problem.message
+        assert fences(gang)[-1].get("outcome") != "complete"
+    finally:
+        gang.end()
+
+
+def test_rank_0_alone_can_complete_the_run(tmp_path: Path) -> None:
+    """Rank 1 goes on, and is ended by the operator once rank 0's container has told."""
+
+    def command(path: Path) -> list[str]:
+        script = '[ "$RANK" = 1 ] && exec sleep 300; exec "$@"'
+        return ["sh", "-c", script, "sh", *trainer_command(path, steps=60)]
+
+    gang = Gang(tmp_path, command=command, mirror="always")
+    try:
+        gang.direct(Phase.GO, 1, through_store=ThroughStore(rank_zero_decides=True))
+        code, words = ended(gang.ranks[0])
+        assert code == 0
+        assert (words.phase, words.checkpoint.last_durable_step) == (SidecarPhase.DRAINED, 60)
+        assert fences(gang)[-1]["outcome"] == "complete"
+        assert gang.ranks[1].report().trainer.state is TrainerState.RUNNING
+    finally:
+        gang.end()
