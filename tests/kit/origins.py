@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rtj_api.wire import Found, Wanted
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.records import ManifestRecord
 from rtj_sidecar.runs.run import Run
@@ -17,6 +16,7 @@ from rtj_sidecar.stores.open import open_store
 
 from kit.foreign import put_files, write_files
 from kit.memory_store import MemoryStore
+from kit.run_writer import run_of
 
 
 @dataclass
@@ -79,15 +79,7 @@ def origin_in(directory: Path, *, kind: str) -> Origin:
         below = url.removeprefix("s3://bucket").strip("/")
         return elsewhere if not below else Below(elsewhere, below)  # type: ignore[return-value]
 
-    run = Run(
-        store=store,
-        run_id="ns/gpt",
-        cluster_uid="cluster",
-        job_uid="job",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-        open_place=opened,
-    )
+    run = run_of(store, open_place=opened)
     claimed = run.claim(attempt=1, world_size=1)
     assert isinstance(claimed, Claimed)
     old = directory / "old" / "ckpts"

@@ -18,6 +18,40 @@ from rtj_sidecar.runs.upload import LocalFile
 DATA = "ns/gpt/checkpoints/"
 
 
+def run_of(store: Any, *, run_id: str = "ns/gpt", rank: int = 0, **more: Any) -> Run:
+    """The run as one rank's sidecar has it, of a layout whose sets have no rule of their own."""
+    options: dict[str, Any] = {
+        "cluster_uid": "cluster",
+        "job_uid": "job",
+        "union_gate": lambda *_: GateResult(Gate.SET, None, "no rule"),
+        **more,
+    }
+    return Run(store=store, run_id=run_id, rank=rank, **options)
+
+
+def begun(run: Run, *, attempt: int = 1) -> int:
+    """The fence of an attempt that begins from nothing."""
+    claimed = run.claim(attempt=attempt, world_size=1)
+    assert isinstance(claimed, Claimed)
+    assert isinstance(run.set_parent(fence=claimed.fence, parent=Parent(scratch=True)), Done)
+    return claimed.fence
+
+
+def one_save(run: Run, n: int, disk: Path, *, files: int) -> str:
+    """The n-th save of fence 1, of so many small files; its name."""
+    facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n, status="Verified")
+    named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+    assert isinstance(named, Named)
+    local = []
+    for number in range(files):
+        path = disk / f"{n}-{number}"
+        path.write_bytes(f"{n} {number}".encode())
+        local.append(LocalFile(f"s{n}/{number}", path, path.stat().st_size, 0o644))
+    run.moving.upload_part(named.ship, files=local, save=facts)
+    assert isinstance(run.try_commit(named.ship, fence=1), Committed)
+    return named.ship.name
+
+
 @dataclass
 class Writer:
     """Rank 0's sidecar of a run whose clock is set by hand."""
@@ -28,22 +62,10 @@ class Writer:
     moved: dict[str, int] = field(default_factory=lambda: {"sent": 0, "kept": 0})
 
     def __post_init__(self) -> None:
-        self.run = Run(
-            store=self.store,
-            run_id="ns/gpt",
-            cluster_uid="cluster",
-            job_uid="job",
-            rank=0,
-            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-            now=lambda: self.clock[0],
-        )
+        self.run = run_of(self.store, now=lambda: self.clock[0])
 
     def claim(self, attempt: int = 1) -> int:
-        claimed = self.run.claim(attempt=attempt, world_size=1)
-        assert isinstance(claimed, Claimed)
-        parent = Parent(scratch=True)
-        assert isinstance(self.run.set_parent(fence=claimed.fence, parent=parent), Done)
-        return claimed.fence
+        return begun(self.run, attempt=attempt)
 
     def name(self, fence: int, n: int) -> ShipRecord:
         facts = SaveFacts(root_key=f"ckpt_{n}", layout="generic", step=n, status="Verified")

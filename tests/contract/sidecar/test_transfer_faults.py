@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import wait_for
+from kit.run_writer import run_of
 from kit.s3 import S3Server, s3_server
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fence import Claimed, Done, FenceLost
 from rtj_sidecar.runs.fetch import Fetched
@@ -136,14 +136,7 @@ def sidecars(
             transfer_patience_s=1.5,
         )
         opened.append(store)
-        run = Run(
-            store=store,
-            run_id="run",
-            cluster_uid="cluster",
-            job_uid="job",
-            rank=0,
-            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-        )
+        run = run_of(store, run_id="run")
         return Sidecar(run, store, tmp_path / "disk")
 
     yield make

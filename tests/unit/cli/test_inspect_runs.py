@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kit.run_writer import run_of
 from rtj_cli.inspecting import of_store
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.records import Parent, SaveFacts
-from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.open import open_store
@@ -20,14 +19,7 @@ from rtj_sidecar.stores.open import open_store
 def url(tmp_path: Path) -> str:
     """A store whose run `ns/gpt` was rolled back from step 20 to step 10 and went on to 15."""
     url = (tmp_path / "store").as_uri()
-    run = Run(
-        store=open_store(url),
-        run_id="ns/gpt",
-        cluster_uid="c",
-        job_uid="j",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-    )
+    run = run_of(open_store(url))
 
     def attempt(number: int, parent: Parent, *steps: int) -> list[str]:
         claimed = run.claim(attempt=number, world_size=1)

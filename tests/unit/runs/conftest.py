@@ -13,9 +13,9 @@ from kit.ranks import (
     Ranks,
     all_ranks_have_a_shard,
 )
+from kit.run_writer import run_of
 from kit.s3 import S3Server, s3_server
 from rtj_sidecar.runs.imports import places
-from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
 
@@ -46,14 +46,7 @@ def store(
 def ranks(store: Store, tmp_path: Path) -> Ranks:
     def make(rank: int, *, job: str = "job", store: Store = store) -> Rank:
         return Rank(
-            Run(
-                store=store,
-                run_id="ns/gpt",
-                cluster_uid="cluster",
-                job_uid=job,
-                rank=rank,
-                union_gate=all_ranks_have_a_shard,
-            ),
+            run_of(store, job_uid=job, rank=rank, union_gate=all_ranks_have_a_shard),
             rank,
             tmp_path / f"disk{rank}",
         )

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 from kit.memory_store import MemoryStore
+from kit.run_writer import run_of
 from rtj_api.reasons import Reason
 from rtj_api.rules.steering import MadeWith, Named, Whose, changes, masked, read_named
 from rtj_api.wire import Found, Wanted
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.beginnings import acted
 from rtj_sidecar.runs.commit import Committed, Dropped
 from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.lineage import End, lineage
 from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts, ShipRecord
-from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named as NamedShip
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.base import StoreProblem
@@ -30,15 +29,7 @@ class Job:
 
     def __init__(self, store: MemoryStore, disk: Path, *, run: str, job: str) -> None:
         self.disk = disk
-        self.run = Run(
-            store=store,
-            run_id=run,
-            cluster_uid="cluster",
-            job_uid=job,
-            rank=0,
-            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-            open_place=lambda url: store,
-        )
+        self.run = run_of(store, run_id=run, job_uid=job, open_place=lambda url: store)
 
     def begin(self, attempt: int, parent: Parent) -> int:
         claimed = self.run.claim(attempt=attempt, world_size=1, may_claim=True)

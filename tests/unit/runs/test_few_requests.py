@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 from kit.memory_store import MemoryStore
-from rtj_sidecar.checkpoints.types import Gate, GateResult
+from kit.run_writer import begun, one_save, run_of
 from rtj_sidecar.runs import verify
 from rtj_sidecar.runs.bundles import SIZE
-from rtj_sidecar.runs.commit import Committed
-from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.keys import SaveId
-from rtj_sidecar.runs.records import MarkKind, Parent, SaveFacts
+from rtj_sidecar.runs.records import MarkKind, SaveFacts
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.sweep import Swept
-from rtj_sidecar.runs.upload import LocalFile
 
 FILES = 40
 
@@ -43,33 +40,13 @@ def store() -> Counting:
 
 @pytest.fixture
 def run(store: Counting) -> Run:
-    made = Run(
-        store=store,
-        run_id="run",
-        cluster_uid="cluster",
-        job_uid="job",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-    )
-    claimed = made.claim(attempt=1, world_size=1)
-    assert isinstance(claimed, Claimed)
-    assert isinstance(made.set_parent(fence=1, parent=Parent(scratch=True)), Done)
+    made = run_of(store, run_id="run")
+    begun(made)
     return made
 
 
 def save(run: Run, n: int, disk: Path, *, files: int = FILES) -> str:
-    facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n, status="Verified")
-    named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
-    assert isinstance(named, Named)
-    local = []
-    for number in range(files):
-        path = disk / f"{n}-{number}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(f"{n} {number}".encode())
-        local.append(LocalFile(f"s{n}/{number}", path, path.stat().st_size, 0o644))
-    run.moving.upload_part(named.ship, files=local, save=facts)
-    assert isinstance(run.try_commit(named.ship, fence=1), Committed)
-    return named.ship.name
+    return one_save(run, n, disk, files=files)
 
 
 def test_a_save_of_many_files_is_checked_by_one_listing(
@@ -161,14 +138,7 @@ def committed(run: Run, store: Counting, *, saves: int) -> None:
 
 def another(store: Counting) -> Run:
     """A new pod's sidecar, which knows nothing of the run."""
-    return Run(
-        store=store,
-        run_id="run",
-        cluster_uid="cluster",
-        job_uid="job",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-    )
+    return run_of(store, run_id="run")
 
 
 def test_a_long_run_is_read_from_bundles(run: Run, store: Counting, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kit.checkpoint_fixtures import real_checkpoints
 from kit.memory_store import MemoryStore
+from kit.run_writer import run_of
 from kit.tools import ToolMissing
 from rtj_api.wire import Wanted
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.imports import places
 from rtj_sidecar.runs.records import ManifestRecord
@@ -59,14 +59,8 @@ def test_a_framework(
         if path.is_file() and not path.is_symlink():
             key = f"old/{name}/{path.relative_to(real / name).as_posix()}"
             elsewhere.put(key, path.read_bytes())
-    run = Run(
-        store=MemoryStore(),
-        run_id="ns/gpt",
-        cluster_uid="c",
-        job_uid="j",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-        open_place=lambda url: elsewhere if url == "s3://bucket" else MemoryStore(),
+    run = run_of(
+        MemoryStore(), open_place=lambda url: elsewhere if url == "s3://bucket" else MemoryStore()
     )
     assert isinstance(run.claim(attempt=1, world_size=1), Claimed)
     from_bucket = taken(run, f"s3://bucket/old/{name}", tmp_path / "incoming")

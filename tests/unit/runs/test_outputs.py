@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 from kit.memory_store import MemoryStore
+from kit.run_writer import run_of
 from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.base import SourceChanged
 
 
-def run_of(store: MemoryStore, rank: int) -> Run:
-    return Run(
-        store=store,
-        run_id="ns/gpt",
-        cluster_uid="c",
-        job_uid="j",
-        rank=rank,
-        union_gate=lambda *_: GateResult(Gate.SET, True, ""),
-        now=lambda: 7.0,
+def rank_of(store: MemoryStore, rank: int) -> Run:
+    return run_of(
+        store, rank=rank, union_gate=lambda *_: GateResult(Gate.SET, True, ""), now=lambda: 7.0
     )
 
 
@@ -42,10 +37,10 @@ def body(store: MemoryStore, key: str) -> bytes:
 
 def test_each_rank_once(tmp_path: Path) -> None:
     store = MemoryStore()
-    run_of(store, 0).moving.put_outputs(
+    rank_of(store, 0).moving.put_outputs(
         fence=3, attempt=4, files=files(tmp_path / "0", model=b"final", report=b"rank 0")
     )
-    record = run_of(store, 1).moving.put_outputs(
+    record = rank_of(store, 1).moving.put_outputs(
         fence=3, attempt=4, files=files(tmp_path / "1", model=b"final", report=b"rank 1")
     )
     assert body(store, "outputs/f3/model") == b"final"
@@ -55,7 +50,7 @@ def test_each_rank_once(tmp_path: Path) -> None:
     listed = json.loads(body(store, "outputs/f3/.rtj/1.json"))
     assert (listed["attempt"], len(listed["files"])) == (4, 2)
     # Again, as after a restart of the sidecar.
-    again = run_of(store, 1).moving.put_outputs(
+    again = rank_of(store, 1).moving.put_outputs(
         fence=3, attempt=4, files=files(tmp_path / "1", model=b"final", report=b"rank 1")
     )
     assert [f.sha256 for f in again.files] == [f.sha256 for f in record.files]
@@ -63,10 +58,10 @@ def test_each_rank_once(tmp_path: Path) -> None:
 
 def test_nothing_left_is_told_too_and_a_lost_file_is_not_passed_over(tmp_path: Path) -> None:
     store = MemoryStore()
-    assert run_of(store, 0).moving.put_outputs(fence=1, attempt=1, files=[]).files == []
+    assert rank_of(store, 0).moving.put_outputs(fence=1, attempt=1, files=[]).files == []
     assert json.loads(body(store, "outputs/f1/.rtj/0.json"))["files"] == []
     made = files(tmp_path / "0", model=b"final")
     made[0].source.unlink()
     with pytest.raises((OSError, SourceChanged)):
-        run_of(store, 0).moving.put_outputs(fence=2, attempt=1, files=made)
+        rank_of(store, 0).moving.put_outputs(fence=2, attempt=1, files=made)
     assert store.get("ns/gpt/outputs/f2/.rtj/0.json") is None

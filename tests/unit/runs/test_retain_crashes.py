@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from kit.memory_store import Crash, MemoryStore
+from kit.run_writer import run_of
 from rtj_api.reasons import Reason
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.archive import Archived, NoArchive
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.keeping import Keep
@@ -48,17 +48,7 @@ class Line:
 
     def run(self) -> Run:
         """A sidecar that has just started."""
-        return Run(
-            store=self.store,
-            run_id="ns/gpt",
-            cluster_uid="c",
-            job_uid="j",
-            rank=0,
-            union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-            now=lambda: self.clock,
-            new_id=lambda: "id",
-            workers=1,
-        )
+        return run_of(self.store, now=lambda: self.clock, new_id=lambda: "id", workers=1)
 
     def look_after(self) -> None:
         """As the holder does after a commit; an hour later once more."""

@@ -13,6 +13,7 @@ from kit.ranks import (
     claimed,
     shipped,
 )
+from kit.run_writer import run_of
 from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.records import MarkKind
 from rtj_sidecar.runs.retain import Retained
@@ -24,15 +25,7 @@ def test_retention_marks_then_deletes_and_keeps_what_is_needed(
     store: Store, tmp_path: Path
 ) -> None:
     clock = [1000.0]
-    run = Run(
-        store=store,
-        run_id="ns/gpt",
-        cluster_uid="cluster",
-        job_uid="job",
-        rank=0,
-        union_gate=all_ranks_have_a_shard,
-        now=lambda: clock[0],
-    )
+    run = run_of(store, union_gate=all_ranks_have_a_shard, now=lambda: clock[0])
     zero = Rank(run, 0, tmp_path / "disk")
     fence = claimed(zero, 1, parent=SCRATCH)
     for n in range(1, 6):
@@ -62,15 +55,7 @@ def test_nothing_is_deleted_while_a_record_cannot_be_read(tmp_path: Path) -> Non
     store, clock = MemoryStore(), [1000.0]
 
     def opened() -> Run:
-        return Run(
-            store=store,
-            run_id="ns/gpt",
-            cluster_uid="cluster",
-            job_uid="job",
-            rank=0,
-            union_gate=all_ranks_have_a_shard,
-            now=lambda: clock[0],
-        )
+        return run_of(store, union_gate=all_ranks_have_a_shard, now=lambda: clock[0])
 
     zero = Rank(opened(), 0, tmp_path / "disk")
     fence = claimed(zero, 1, parent=SCRATCH)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from kit.memory_store import MemoryStore
+from kit.run_writer import run_of
 from rtj_sidecar.checkpoints.needs import Gang
-from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.fence import Claimed, Done
 from rtj_sidecar.runs.records import Parent, SaveFacts
@@ -30,15 +30,8 @@ def partition(number: int) -> str:
     return f"s1/zero_pp_rank_{number}_mp_rank_00_optim_states.pt"
 
 
-def run_of(store: MemoryStore, rank: int) -> Run:
-    made = Run(
-        store=store,
-        run_id="run",
-        cluster_uid="cluster",
-        job_uid="job",
-        rank=rank,
-        union_gate=lambda *_: GateResult(Gate.SET, None, "no rule"),
-    )
+def rank_of(store: MemoryStore, rank: int) -> Run:
+    made = run_of(store, run_id="run", rank=rank)
     made.gang = Gang(rank=rank, world_size=2, procs=1)
     return made
 
@@ -49,7 +42,7 @@ def test_only_where_the_parts_prove_it(
 ) -> None:
     """`numbers`: the partition that each pod wrote."""
     store = MemoryStore()
-    runs = [run_of(store, rank) for rank in range(2)]
+    runs = [rank_of(store, rank) for rank in range(2)]
     assert isinstance(runs[0].claim(attempt=1, world_size=2), Claimed)
     assert isinstance(runs[0].set_parent(fence=1, parent=Parent(scratch=True)), Done)
     facts = SaveFacts(root_key="s1", layout="deepspeed", step=1, status="Verified", facts=FACTS)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from kit.memory_store import MemoryStore
 from kit.ranks import SCRATCH, Rank, all_ranks_have_a_shard, claimed, facts, named, shipped
+from kit.run_writer import run_of
 from kit.s3 import S3Server, s3_server
 from kit.s3_quirks import Quirk, gateway
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.conditions import APART
 from rtj_sidecar.runs.fence import Claimed, FenceLost, FenceTaken, OwnedByOther, Superseded
 from rtj_sidecar.runs.records import MarkKind, Outcome, Parent
-from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
 
@@ -38,14 +38,8 @@ def pods(tmp_path: Path) -> Pods:
     def make(
         store: Store, rank: int = 0, *, job: str = "job", meanwhile: Meanwhile = no_pause
     ) -> Rank:
-        run = Run(
-            store=store,
-            run_id="ns/gpt",
-            cluster_uid="cluster",
-            job_uid=job,
-            rank=rank,
-            union_gate=all_ranks_have_a_shard,
-            pause=meanwhile,
+        run = run_of(
+            store, job_uid=job, rank=rank, union_gate=all_ranks_have_a_shard, pause=meanwhile
         )
         return Rank(run, rank, tmp_path / f"{job}{rank}")
 

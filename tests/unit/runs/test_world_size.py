@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from kit.memory_store import MemoryStore
+from kit.run_writer import run_of
 from rtj_api.reasons import Reason
 from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
 from rtj_api.wire import Directive, SidecarConfig
@@ -14,7 +15,6 @@ from rtj_sidecar.checkpoints.types import Gate, GateResult
 from rtj_sidecar.journal import Entry
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.runs.history import History
-from rtj_sidecar.runs.run import Run
 
 from tests.unit.runs.test_lineage import SCRATCH, fence, history
 
@@ -65,14 +65,7 @@ def directive(world_size: int) -> Directive:
 def choice(
     facts: dict[str, object], *, world_size: int, procs: int = 1, **fields: object
 ) -> Chosen | NoChoice:
-    run = Run(
-        store=MemoryStore({}),
-        run_id="ns/gpt",
-        cluster_uid="c",
-        job_uid="j",
-        rank=0,
-        union_gate=lambda *_: GateResult(Gate.SET, True, ""),
-    )
+    run = run_of(MemoryStore({}), union_gate=lambda *_: GateResult(Gate.SET, True, ""))
     station = SimpleNamespace(run=run, directory=SimpleNamespace())
     station.site = SimpleNamespace(config=config(procs_per_replica=procs, **fields))
     station.link = SimpleNamespace(told_to_go=lambda: 0)
