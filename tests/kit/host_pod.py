@@ -30,6 +30,8 @@ from kit import daemon
 Raw = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
+# What a container's image would settle: where programs and compiled modules are.
+HANDED_DOWN = ("PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 REFERENCE = re.compile(r"\$\$\(|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -232,8 +234,7 @@ class HostPod:
             "spec.nodeName": self.raw["spec"].get("nodeName", ""),
         }
         env = {
-            "PATH": os.environ["PATH"],
-            "PYTHONDONTWRITEBYTECODE": "1",
+            **{name: os.environ[name] for name in HANDED_DOWN if name in os.environ},
             "PYTHONPATH": os.pathsep.join(
                 str(ROOT / part) for part in ("crds", "trainer_sidecar", "cli")
             ),
