@@ -67,6 +67,11 @@ def decide(observed: Observed, policy: Policy | None = None) -> Plan:
             rule="managed_elsewhere",
             why=f"spec.managedBy is {job.managed_elsewhere}: that controller looks after the job",
         )
+    if job.deleting and job.leaves_pods:
+        return Plan(
+            rule="deleting",
+            why="the job is being deleted without its pods: they are left as they are",
+        )
     if job.deleting:
         return Plan(
             rule="deleting",

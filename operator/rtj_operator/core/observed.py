@@ -80,6 +80,7 @@ class JobView:
     deleting: bool
     spec: JobSpec | None  # None only together with `problem`
     status: Status
+    leaves_pods: bool = False  # deleted with --cascade=orphan: they are to go on without it
     created_at: float | None = None  # by the API server's clock, whole seconds
     managed_elsewhere: str | None = None  # spec.managedBy, where that is another controller
     problem: SpecProblem | None = None

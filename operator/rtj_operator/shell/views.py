@@ -33,6 +33,8 @@ from rtj_operator.core.template import SpecRefused
 
 Raw = Mapping[str, Any]
 
+# The garbage collector's own: it stands there until no pod names the job as its owner any more.
+ORPHAN = "orphan"
 POD_NAME = re.compile(r"^.*-(\d+)-(\d+)-[0-9a-f]{4}$")
 
 
@@ -48,6 +50,7 @@ def job_view(raw: Raw) -> JobView:
         resource_version=meta["resourceVersion"],
         generation=int(meta.get("generation") or 0),
         deleting="deletionTimestamp" in meta,
+        leaves_pods=ORPHAN in (meta.get("finalizers") or ()),
         spec=spec,
         status=Status.model_validate(raw.get("status") or {}),
         created_at=_time(meta.get("creationTimestamp")),

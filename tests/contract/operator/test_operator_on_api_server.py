@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kit.kube import Kube
 from kit.operator_process import OperatorProcess
 from kit.played import PlayedPods, a_job, eventually
-from rtj_api import wire
+from rtj_api import contract, wire
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.api import ApiError
 
@@ -254,14 +258,46 @@ async def test_unknown_fields_of_a_template_reach_the_api_server(cluster, space)
     assert refused.value.is_conflict
 
 
+@contextlib.contextmanager
+def kept(space: Kube, names: list[str]) -> Iterator[None]:
+    """These pods, once deleted, stay: no kubelet gives them their grace here."""
+    notes = [
+        {"op": "add", "path": "/metadata/finalizers", "value": ["resumable-training.dev/kept"]}
+    ]
+    for name in names:
+        space.run("patch", "pod", name, "--type=json", "-p", json.dumps(notes))
+    yield
+    notes = [{"op": "remove", "path": "/metadata/finalizers"}]
+    for name in names:
+        space.run("patch", "pod", name, "--type=json", "-p", json.dumps(notes))
+
+
 async def test_the_holder_of_a_deleted_job_hears_the_last_word(running, space) -> None:
     key, pods = running
     holder, other = pods.of_rank(0), pods.of_rank(1)
-    # Pods that no kubelet runs are collected at once, where real ones have their grace: keep them.
+    with kept(space, [holder.name, other.name]):
+        space.run("delete", "rtj", key.name, "--wait=false")
+
+        def told() -> bool:
+            return any(order.ending == "released" for _, order in holder.seen)
+
+        await eventually(told, what="rank 0 is told that the job is gone")
+        assert not any(order.ending for _, order in other.seen)
+
+
+async def test_pods_that_are_left_without_their_job_are_told_nothing(
+    running, cluster, operator, space
+) -> None:
+    key, _ = running
     space.run("delete", "rtj", key.name, "--wait=false", "--cascade=orphan")
 
-    def told() -> bool:
-        return any(order.ending == "released" for _, order in holder.seen)
+    async def is_over() -> bool:
+        """The operator has looked at it when it was gone, and has forgotten it."""
+        series = await operator.value("training_job_start_count_total", **labels_of(key))
+        return series is None and await cluster.get_job(key) is None
 
-    await eventually(told, what="rank 0 is told that the job is gone")
-    assert not any(order.ending for _, order in other.seen)
+    await eventually(is_over, what="the operator has seen the end of the job")
+    left = [pod["metadata"] for pod in await cluster.list_pods(key)]
+    assert [pod.get("ownerReferences") for pod in left] == [None, None]
+    orders = [json.loads(pod["annotations"][contract.ANNOTATION_DIRECTIVE]) for pod in left]
+    assert [order["phase"] for order in orders] == [wire.Phase.GO, wire.Phase.GO]

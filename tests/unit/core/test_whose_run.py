@@ -195,6 +195,11 @@ def test_the_pods_of_a_job_that_is_gone_are_told_so_once() -> None:
     assert told(going)[0].ending == "released"
 
 
+def test_pods_that_a_person_leaves_without_their_job_go_on_untouched() -> None:
+    plan = decide(with_job(running(), deleting=True, leaves_pods=True))
+    assert (plan.rule, plan.is_empty) == ("deleting", True)
+
+
 def test_a_failed_jobs_rank_0_says_so_before_it_goes_and_not_for_ever() -> None:
     seen = running(max_restarts=0)
     broken = with_exit(seen, 1, exit_code=1)

@@ -199,6 +199,18 @@ def test_a_job_and_its_spec(raw_job) -> None:
 
 
 @pytest.mark.parametrize(
+    ("finalizers", "leaves_pods"),
+    [(["orphan"], True), (["foregroundDeletion"], False), (["a/b", "orphan"], True), (None, False)],
+)
+def test_a_deletion_that_leaves_the_pods_is_told_by_its_finalizer(
+    raw_job, finalizers: list[str] | None, leaves_pods: bool
+) -> None:
+    going = {"deletionTimestamp": "2026-01-01T00:00:10Z", "finalizers": finalizers}
+    view = job_view(a_job_object(raw_job, **going))
+    assert (view.deleting, view.leaves_pods) == (True, leaves_pods)
+
+
+@pytest.mark.parametrize(
     ("manager", "elsewhere"),
     [
         (None, None),
