@@ -18,6 +18,7 @@ from rtj_api.crdgen import COLUMNS, WIDE_COLUMNS, object_schema
 from rtj_api.reason_texts import SECTIONS
 from rtj_api.reasons import Charge
 from rtj_api.rules import exits
+from rtj_api.rules.origins import WHAT_FOLLOWS
 from rtj_api.rules.signatures import SIGNATURES
 from rtj_api.rules.xids import BUCKETS
 from rtj_api.validations import ALL_RULES
@@ -132,27 +133,61 @@ def failures_page() -> str:
         "from a wrapper. torchrun ends with 1 whatever its workers died of: the last lines tell. "
         "A code that is not here is the script's own.\n",
         _table(
-            ("code", "what is said"),
-            ((str(end.code), _cell(text)) for end, text in told if "(" in text),
+            ("code", "what is said", "may come from"),
+            (
+                (str(end.code), _cell(text), exits.origin_of(end).value)
+                for end, text in told
+                if "(" in text
+            ),
         ),
         "## Last words\n",
-        "Sought in the culprit's last lines, the first row that fits. It names the cause and what "
-        "to do (`status.current.culprit.signature`); no decision follows from a line of a log "
-        "alone.\n",
+        "Sought in the culprit's last lines, the first row that fits, before the exit code. It "
+        "names the cause and what to do (`status.current.culprit.signature`).\n",
         _table(
-            ("signature", "meaning", "what to do"),
-            ((f"`{row.name}`", _cell(row.meaning), _cell(row.remedy)) for row in SIGNATURES),
+            ("signature", "meaning", "may come from", "what to do"),
+            (
+                (f"`{row.name}`", _cell(row.meaning), row.origin.value, _cell(row.remedy))
+                for row in SIGNATURES
+            ),
         ),
         "## Xid: what NVIDIA's driver says of a GPU\n",
         "`Xid79` and its like, where the number stands in the trainer's last lines. They are "
         "mostly in the node's kernel log only: `dmesg | grep Xid`.\n",
         _table(
-            ("Xid", "meaning", "what to do"),
+            ("Xid", "meaning", "may come from", "what to do"),
             (
-                (", ".join(map(str, sorted(row.numbers))), _cell(row.meaning), _cell(row.remedy))
+                (
+                    ", ".join(map(str, sorted(row.numbers))),
+                    _cell(row.meaning),
+                    "" if row.is_sympathetic else row.origin.value,
+                    _cell(row.remedy),
+                )
                 for row in BUCKETS
             ),
         ),
+        "## What follows\n",
+        "A sign says where a fault may come from, never more: what it proposes is believed a few "
+        "times and then tried. `status.budgets.incidents` lists the faults since the last durable "
+        "step; that list is all that blame is worked out from, and a newly durable step empties "
+        "it. Two faults are alike when their signature is the same, else their exit and their last "
+        "line without its numbers. They are at one place at the same step (one more or less; for "
+        "memory 5 %), as many steps after what they resumed from, or, where no step was seen, as "
+        "long after the trainer's start.\n",
+        _table(
+            ("may come from", "what the operator does"),
+            ((origin.value, _cell(text)) for origin, text in WHAT_FOLLOWS.items()),
+        ),
+        "Three-way test: one factor is changed a restart (`status.current.varied`), the node or "
+        "the save. A suspect save is only passed over; it is marked `poison` when an older one "
+        "gets past the point, and free of suspicion when the older one fails alike: then the job "
+        "is held, for no save is to blame. What fails at one step on two nodes and from two saves "
+        "follows the step, and the message names the steps whose data to look at.\n",
+        "An eviction by the kubelet is free, unless it names the pod's own use of disk or memory; "
+        "the same cause twice within an hour without a newly durable step uses the job's budget. "
+        "Drains, preemptions and node shutdowns are always free. Every restart but the first since "
+        "the last durable step waits: initially `recovery.backoff.initialSeconds`, doubling up to "
+        "`maxSeconds`, each shortened by up to a quarter, so that jobs which failed together do "
+        "not come back together.\n",
     ]
     return "\n".join(parts)
 

@@ -35,10 +35,13 @@ from rtj_api.status_base import (
     parse_time,
 )
 from rtj_api.status_ledger import IntervalAdvice, TimeBuckets, TimeLedger
+from rtj_api.status_trouble import MAX_INCIDENTS, MAX_SUSPICIONS, Incident, Suspicion
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "MAX_INCIDENTS",
     "MAX_MESSAGE",
+    "MAX_SUSPICIONS",
     "AttemptRecord",
     "Beginnings",
     "Budgets",
@@ -48,6 +51,7 @@ __all__ = [
     "Culprit",
     "CurrentAttempt",
     "Hold",
+    "Incident",
     "IntervalAdvice",
     "JobPhase",
     "LastRequest",
@@ -63,6 +67,7 @@ __all__ = [
     "ResumeReplay",
     "Status",
     "StatusModel",
+    "Suspicion",
     "Time",
     "TimeBuckets",
     "TimeLedger",
@@ -228,6 +233,7 @@ class Status(StatusModel):
     pending_template: PendingTemplate | None = None
     pending_suspend: PendingSuspend | None = None
     budgets: Budgets = Field(default_factory=Budgets)
+    suspicions: list[Suspicion] = Field(default_factory=list, max_length=MAX_SUSPICIONS)
     progress: Progress = Field(default_factory=Progress)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)
     ledger: TimeLedger | None = Field(None, description="Absent before the first entry.")

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rtj_api.status_base import Message, ReasonValue, StatusModel, Time
+from rtj_api.status_trouble import MAX_INCIDENTS, Incident
 from rtj_api.v1alpha1 import MAX_REPLICAS
 
 MAX_ATTEMPTS = 10  # records kept in `attempts`
@@ -63,6 +64,12 @@ class CurrentAttempt(StatusModel):
     claim_over: str | None = Field(None, description="That holder: <cluster UID>/<job UID>.")
     wanted: WantedBeginning | None = Field(
         None, description="The beginning that its pods were told to look for."
+    )
+    varied: str | None = Field(
+        None,
+        description="What it does otherwise than the one before, to find who is to blame: Node or "
+        "Save.",
+        max_length=16,
     )
     through_store: bool = Field(
         False,
@@ -131,6 +138,11 @@ class Budgets(StatusModel):
         0, description="Tries that never started a trainer, without progress."
     )
     progress_step: int | None = Field(None, description="Durable step that refilled the budget.")
+    incidents: list[Incident] = Field(
+        default_factory=list,
+        max_length=MAX_INCIDENTS,
+        description="Faults since then, oldest first: what blame is worked out from.",
+    )
 
 
 class Phases(StatusModel):

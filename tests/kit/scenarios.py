@@ -149,7 +149,7 @@ def crash_loop(op: Operator) -> None:
             lambda a=attempt: state(op).attempt == a and state(op).phase == JobPhase.RUNNING,
             within=600,
         )
-        op.world.kill_trainer(0, code=1)
+        op.world.kill_trainer(0, code=-9)
         op.run_until(lambda a=attempt: state(op).attempt > a or state(op).is_terminal)
     op.run(400)
 

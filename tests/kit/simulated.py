@@ -27,6 +27,7 @@ from kit.simulated_laws import LawBroken
 from kit.simulated_nodes import TICK
 from kit.simulated_pod import Pod, Save
 from kit.simulated_store_mode import Agreement
+from kit.simulated_trouble import Trouble
 
 
 class Conflict(Exception):
@@ -92,6 +93,7 @@ class World:
     ghosts: list[Pod] = field(default_factory=list)  # force-deleted, their node may still run them
     older: list[PodView] = field(default_factory=list)
     store: Store = field(default_factory=Store)
+    trouble: Trouble = field(default_factory=Trouble)
     created_at: float = 998.0  # the job
     job_uid: str = "abcd0000-0000-0000-0000-000000000001"
     job_rv: int = 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rtj_api import wire
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
-from kit import simulated_store_mode
+from kit import simulated_store_mode, simulated_trouble
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -37,7 +37,8 @@ class Trainer:
     attempt: int
     step: int
     started_at: float
-    began_at: int = 0  # the step it resumed from
+    began_at: int = 0  # the step that it resumed from
+    tail: list[str] = field(default_factory=list)  # its last words
     state: TrainerState = TrainerState.RUNNING
     ended_at: float | None = None
     exit_code: int | None = None
@@ -68,6 +69,7 @@ class Trainer:
             oom_kills=1 if self.oom else 0,
             asked_to_stop=self.asked,
             container_restarted=self.container_restarted,
+            tail=list(self.tail),
         )
 
 
@@ -275,9 +277,7 @@ class Pod:
         assert resume is not None
         step = 0 if resume.scratch else (resume.step or 0)
         world.check_start(self, directive)
-        self.trainer = Trainer(
-            attempt=directive.attempt, step=step, began_at=step, started_at=world.now
-        )
+        self.trainer = Trainer(directive.attempt, step, world.now, began_at=step)
         self.machine = SidecarPhase.TRAINING
         if directive.fast and self.rank == 0 and world.store.reachable:
             world.store.fence += 1
@@ -329,6 +329,7 @@ class Pod:
             fence=self.fence if mine else None,
             listed=self.listed if mine else None,
             candidates=world.candidates(self) if mine else [],
+            found=simulated_trouble.found(world, self),
             pinned=list(self.pinned),
             progress=progress,
             checkpoint=wire.CheckpointView(

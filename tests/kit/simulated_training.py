@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rtj_api.wire import TrainerState
 
+from kit import simulated_trouble
 from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Save
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def _step(world: World, running: list[Pod]) -> None:
             _save(world, pod, trainer.step)
         if done and pod.rank not in world.lasting_ranks:
             trainer.end(now=world.now, code=0)
+        simulated_trouble.strike(world, pod)
 
 
 def _save(world: World, pod: Pod, step: int) -> None:

@@ -35,6 +35,14 @@ HOLDS: Final[Mapping[Reason, ReasonText]] = {
         "The message says what it waited for. Delete the job and apply it anew when there is room.",
         Charge.INTENT,
     ),
+    Reason.DETERMINISTIC_FAILURE: ReasonText(
+        "The same fault came again and again at the same place, also on another node or from an "
+        "older save, so no restart will pass it. The job is Failed before its budget is spent; it "
+        "is held instead where saves had become suspect, and they are not any more.",
+        "The message says what was tried and which steps' data to look at. Correct the program, "
+        "its image or its data. Failed: apply the job anew with the same runID. Held: a changed "
+        "spec goes on from the newest save.",
+    ),
     Reason.RUN_IN_USE: ReasonText(
         "Another job that may still live holds this run.",
         "Delete that job, or choose another checkpoint.runID. If it is certainly gone, name its "

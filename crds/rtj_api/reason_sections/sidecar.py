@@ -60,6 +60,23 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "A newer save was not valid, so an older one is resumed.",
         "The event names both. Nothing to do, but find out what damaged the newer one.",
     ),
+    Reason.CHECKPOINT_SUSPECT: ReasonText(
+        "The trainer failed alike again soon after resuming from a save, or could not read it. An "
+        "older save is tried; this one is only passed over, nothing is marked for good.",
+        "Nothing to do: the outcome follows as CheckpointPoison or CheckpointCleared.",
+    ),
+    Reason.CHECKPOINT_POISON: ReasonText(
+        "An older save got past the point at which the trainer failed when it resumed from this "
+        "one, so this one is bad although its files are whole. It is marked `poison` and not "
+        "resumed again.",
+        "Find out what put it there (a diverged loss, a bad batch). "
+        "`rtj checkpoints mark JOB SAVE good` takes the mark back.",
+    ),
+    Reason.CHECKPOINT_CLEARED: ReasonText(
+        "A suspect save is not suspect any more: an older one failed alike, so the cause lies "
+        "elsewhere.",
+        "Look at what changed in image, command or data.",
+    ),
     Reason.FOREIGN_CHECKPOINT: ReasonText(
         "A save that was in the directory before this job's first start could be taken for its "
         "newest one. It was moved aside, below `.rtj/set-aside`, and is never deleted.",

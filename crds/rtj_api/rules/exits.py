@@ -2,7 +2,7 @@
 
 Both the operator and `rtj run` restart trainers, so both must read an exit alike. The table is
 `failures-and-formulas` D1 in short: a code names a symptom, never a culprit, and torchrun turns
-every death of a worker into 1; so a code alone never ends a job. Pure.
+every death of a worker into 1; so a code alone never ends a job at its first fault. Pure.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal as _signal
 from dataclasses import dataclass
 
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.origins import Origin
 
 # What a person should look at first, by exit code as a shell sees it: the launchers' own codes, the
 # shell's, and those of sysexits.h (64..78).
@@ -68,6 +69,17 @@ _SIGNAL_HINTS: dict[int, str] = {
     27: "a profiler's timer went on after its handler was gone",
     31: "a system call that the pod's seccomp profile forbids",
 }
+_ORIGINS: dict[int, Origin] = {
+    16: Origin.NODE,  # Megatron's contract
+    17: Origin.CHECKPOINT,  # Megatron's: never go on from what it has just computed
+    **dict.fromkeys((2, 64, 65, 66, 77, 78, 93), Origin.PROGRAM),
+    **dict.fromkeys((68, 69, 74, 75, 124, 255), Origin.PASSING),
+    **dict.fromkeys((125, 126, 127, 128), Origin.PLACE),
+}
+_SIGNAL_ORIGINS: dict[int, Origin] = {
+    **dict.fromkeys((8, 25, 31), Origin.PROGRAM),
+    **dict.fromkeys((4, 5, 6, 7, 11), Origin.PLACE),
+}
 _RARE_SIGNAL = "a signal that seldom ends a process: find who sends it"
 _REAL_TIME_SIGNAL = "a real-time signal: a library or another program sends it"
 _FIRST_REAL_TIME = 32
@@ -124,6 +136,19 @@ def is_named(end: Exit) -> bool:
     if end.signal is not None:
         return end.signal in _SIGNAL_HINTS
     return end.code in _HINTS
+
+
+def origin_of(end: Exit) -> Origin:
+    """Where such an end may come from, where no last words say more. A signal that somebody sends
+    says nothing of the program."""
+    if end.signal is not None:
+        return _SIGNAL_ORIGINS.get(end.signal, Origin.PASSING)
+    return _ORIGINS.get(end.code, Origin.OPEN)
+
+
+def label(end: Exit) -> str:
+    """`exit 1` or `SIGSEGV`: the same word for the same end."""
+    return signal_name(end.signal) if end.signal is not None else f"exit {end.code}"
 
 
 def describe(end: Exit) -> str:

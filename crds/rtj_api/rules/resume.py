@@ -8,7 +8,7 @@ allowed a fresh start. Pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rtj_api.reasons import Reason
 from rtj_api.rules import trials
@@ -73,6 +73,7 @@ class Facts:
     scratch_asked: bool = False  # by a person's request, once: that also leaves good saves behind
     how_to_allow: str = HOW_TO_ALLOW
     probe_remedy: str = trials.REMEDY
+    suspects: Mapping[str, str] = field(default_factory=dict)  # by name: why it is not tried now
 
 
 def holders(candidate: Candidate, *by_rank: Mapping[int, Collection[str]]) -> tuple[int, ...]:
@@ -90,6 +91,8 @@ def why_unusable(candidate: Candidate, *, facts: Facts) -> str | None:
         return f"found invalid: {candidate.invalid}{told}"
     if candidate.failed_probe is not None:
         return f"its probe failed ({candidate.failed_probe.how}), so an older one is tried first"
+    if candidate.name in facts.suspects:
+        return facts.suspects[candidate.name]
     if candidate.full_state is False:
         return "it holds weights only, not the optimizer's state"
     if candidate.durable:
@@ -143,7 +146,18 @@ def _label(candidate: Candidate) -> str:
 
 
 def choose(facts: Facts) -> Chosen | NoChoice:
-    """The newest save that all ranks can load; else scratch by right; else why to hold."""
+    """The newest save that all ranks can load; else scratch by right; else why to hold.
+
+    A suspicion only changes the order: where nothing but suspect saves is left, they serve.
+    """
+    found = _choose(facts)
+    is_served = isinstance(found, Chosen) and not found.resume.scratch
+    if is_served or not facts.suspects:
+        return found
+    return _choose(replace(facts, suspects={}))
+
+
+def _choose(facts: Facts) -> Chosen | NoChoice:
     passed: list[PassedOver] = []
     stuck = trials.why_hold(facts.candidates, remedy=facts.probe_remedy)
     if stuck is not None:

@@ -1,9 +1,10 @@
 """What a trainer's last words say of the cause, where an exit code cannot: one table, in order.
 
 Source: `failures-and-formulas` D3 and D4. torchrun turns every death into exit code 1; the lines
-before it tell a full disk from a lost GPU. A signature names the cause for people; it changes no
-decision by itself, for a log line alone convicts nobody. The most telling row stands first; rows
-that only victims print stand last. Patterns hold no nested repetition and see bounded lines, so no
+before it tell a full disk from a lost GPU. A signature names the cause for people and says where a
+fault may come from (`rules.origins`); what that proposes is believed only a few times, for a log
+line alone convicts nobody. The most telling row stands first; rows that only victims print stand
+last. Patterns hold no nested repetition and see bounded lines, so no
 log, however hostile, takes long. Pure.
 """
 
@@ -13,7 +14,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rtj_api.rules.xids import bucket_of
+from rtj_api.rules.origins import Origin
+from rtj_api.rules.xids import RECOVERY_ACTION, action_of, bucket_of
 
 MAX_LINES, MAX_LINE = 400, 600
 
@@ -24,6 +26,7 @@ class Signature:
     that prints it suffers from another's end."""
 
     name: str
+    origin: Origin
     patterns: tuple[str, ...]
     meaning: str
     remedy: str
@@ -35,6 +38,7 @@ class Found:
     """A signature in a log: `line` is the one that shows it, `text` what to tell a person."""
 
     name: str
+    origin: Origin
     line: str
     meaning: str
     remedy: str
@@ -48,6 +52,7 @@ class Found:
 SIGNATURES: tuple[Signature, ...] = (
     Signature(
         "GpuLost",
+        Origin.NODE,
         (
             r"fallen off the bus",
             r"uncorrectable (nvlink|ecc)|uncorrectable.{0,20} ecc",
@@ -60,6 +65,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "DriverMismatch",
+        Origin.NODE,
         (
             r"driver/library version mismatch",
             r"cuda driver version is insufficient",
@@ -71,6 +77,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "GpuOutOfMemory",
+        Origin.PLACE,
         (
             r"cuda out of memory",
             r"torch\.(cuda\.)?outofmemoryerror",
@@ -82,6 +89,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "DeviceAssert",
+        Origin.PROGRAM,
         (
             r"device-side assert triggered",
             r"indexselectlargeindex",
@@ -93,12 +101,14 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "IllegalMemoryAccess",
+        Origin.PLACE,
         (r"an illegal memory access was encountered", r"ncclunhandledcudaerror"),
         "a CUDA kernel touched memory that is not its own",
         "Mostly the program or a kernel library; if it stays with one node, its GPU",
     ),
     Signature(
         "SharedMemoryFull",
+        Origin.PROGRAM,
         (
             r"unable to (open|mmap|write) .{0,60}shared memory",
             r"insufficient shared memory \(shm\)",
@@ -109,12 +119,14 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "DiskFull",
+        Origin.OPEN,
         (r"no space left on device", r"\benospc\b", r"disk quota exceeded"),
         "a volume is full",
         "Make the volume larger, or let the trainer keep fewer checkpoints",
     ),
     Signature(
         "CheckpointUnreadable",
+        Origin.CHECKPOINT,
         (
             r"pytorchstreamreader failed",
             r"(unexpected eof|unpicklingerror|invalid load key)",
@@ -128,6 +140,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "StateMismatch",
+        Origin.PROGRAM,
         (
             r"error\(s\) in loading state_dict",
             r"size mismatch for \S+",
@@ -140,6 +153,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "StoreDenied",
+        Origin.PASSING,
         (
             r"\b(accessdenied|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken|nosuchbucket)\b",
             r"unable to locate credentials",
@@ -149,6 +163,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "NotANumber",
+        Origin.OPEN,
         (
             r"loss (is|was|became) (nan|inf|not finite)",
             r"(nan|inf) (loss|detected|or inf found)",
@@ -161,6 +176,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "CollectiveMismatch",
+        Origin.PROGRAM,
         (
             r"detected mismatch between collectives",
             r"collective.{0,60}mismatch",
@@ -171,6 +187,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "CollectiveTimeout",
+        Origin.PASSING,
         (
             r"watchdog caught collective operation timeout",
             r"collective operation timeout",
@@ -182,6 +199,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "NetworkFault",
+        Origin.NETWORK,
         (
             r"ncclsystemerror",
             r"ibv_\w+ failed|got completion .{0,80}error|transport retry counter exceeded",
@@ -192,6 +210,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "RendezvousTimeout",
+        Origin.PASSING,
         (
             r"rendezvous.{0,40}timed? ?out",
             r"timed out after \d+ seconds waiting for clients",
@@ -202,18 +221,21 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     Signature(
         "AddressInUse",
+        Origin.PASSING,
         (r"address already in use", r"\beaddrinuse\b"),
         "the rendezvous port is taken",
         "An older process still holds it, or two jobs share a host's network: choose another port",
     ),
     Signature(
         "ModuleMissing",
+        Origin.PROGRAM,
         (r"modulenotfounderror|importerror: cannot import", r"no module named '?\S+"),
         "a Python module is missing in the image",
         "Install it in the image, or correct PYTHONPATH",
     ),
     Signature(
         "PeerLost",
+        Origin.PASSING,
         (
             r"ncclremoteerror",
             r"connection (reset|closed) by peer",
@@ -244,7 +266,9 @@ def find(lines: Iterable[str]) -> Found | None:
     for row, patterns in _COMPILED:
         for line in bounded:
             if any(pattern.search(line) for pattern in patterns):
-                return Found(row.name, line.strip(), row.meaning, row.remedy, row.is_victim)
+                return Found(
+                    row.name, row.origin, line.strip(), row.meaning, row.remedy, row.is_victim
+                )
     return None
 
 
@@ -255,4 +279,20 @@ def _xid(line: str) -> Found | None:
     bucket = bucket_of(number) if number is not None else None
     if number is None or bucket is None or bucket.is_sympathetic:
         return None
-    return Found(f"Xid{number}", line.strip(), bucket.meaning, bucket.remedy)
+    origin = bucket.origin
+    if number == RECOVERY_ACTION:
+        action = action_of(line)
+        if action == 0:
+            return None
+        origin = Origin.PLACE if action is None else Origin.NODE
+    return Found(f"Xid{number}", origin, line.strip(), bucket.meaning, bucket.remedy)
+
+
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_FINGERPRINT = 80
+
+
+def fingerprint(line: str) -> str:
+    """What two faults' last lines have in common: without numbers and addresses, bounded."""
+    bare = _NUMBERS.sub("#", line[:MAX_LINE])
+    return " ".join(bare.split())[:_FINGERPRINT]

@@ -5,7 +5,13 @@ Source: `failures-and-formulas` D4. A number in no row is new or has no publishe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from rtj_api.rules.origins import Origin
+
+RECOVERY_ACTION = 154
+"""The driver tells what has to be done: trusted more than the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +21,7 @@ class Bucket:
     numbers: frozenset[int]
     meaning: str
     remedy: str
+    origin: Origin = Origin.NODE
     is_sympathetic: bool = False
 
 
@@ -49,6 +56,7 @@ BUCKETS: tuple[Bucket, ...] = (
         ),
         "a fault of the program on the GPU, or one that the GPU contained",
         "A restart is enough. If it comes again on this GPU within days, have the node looked at",
+        Origin.PLACE,
     ),
     Bucket(
         _numbers(
@@ -111,3 +119,13 @@ BUCKETS: tuple[Bucket, ...] = (
 def bucket_of(number: int) -> Bucket | None:
     """The row of that Xid; None for one without a published meaning."""
     return next((bucket for bucket in BUCKETS if number in bucket.numbers), None)
+
+
+_ACTION = re.compile(r"\bto 0x([0-9a-fA-F])\b")
+
+
+def action_of(line: str) -> int | None:
+    """What a line of Xid 154 asks for: 0 none, 1 GPU reset, 2 node reboot, 3 drain, 4 drain and
+    reset, higher ones of newer drivers; None where it cannot be read."""
+    found = _ACTION.search(line)
+    return int(found[1], 16) if found is not None else None

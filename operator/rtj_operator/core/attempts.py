@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.blame import Factor
 from rtj_api.status import (
     ConditionType,
     Culprit,
@@ -18,8 +19,9 @@ from rtj_api.status import (
     Status,
 )
 
-from rtj_operator.core import budget, ledger, steering, writers
+from rtj_operator.core import budget, diagnosing, ledger, steering, writers
 from rtj_operator.core.conditions import with_condition
+from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.nodes import stays_on
@@ -37,6 +39,7 @@ class Cause:
     only_missing: bool = False  # pods anew only where there is none, whatever became of the rest
     claim_over: str | None = None  # the job's name whose fence may be claimed over
     is_paced: bool = True  # waits a back-off; a hold that ends has waited already
+    case: Case | None = None  # what was found out about the fault
 
 
 def lost_ranks(gang: Gang, faults: tuple[Fault, ...]) -> frozenset[int]:
@@ -134,10 +137,21 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     delay, budgets = 0.0, status.budgets
     if cause.is_paced and number > 1:
         delay = budget.delay_for(
-            cause.charge, budgets=budgets, spec=gang.spec, started=status.is_started
+            cause.charge,
+            budgets=budgets,
+            spec=gang.spec,
+            started=status.is_started,
+            jitter=_jitter(gang),
         )
         if not status.is_started and cause.charge != Charge.INTENT:
             budgets = budget.next_budgets_at_try(budgets)
+    if cause.charge == Charge.INTENT:
+        budgets = budgets.model_copy(update={"incidents": []})  # something was changed
+    elif cause.case is not None:
+        budgets = diagnosing.with_incident(budgets, cause.case.incident)
+        status = status.model_copy(
+            update={"suspicions": diagnosing.next_suspicions(status, cause.case)}
+        )
     if cause.reason == Reason.PLACEMENT_TIMEOUT:
         delay += placement_seconds(gang) * _jitter(gang)
     ended = ledger.with_end(status, at=now, by=cause.reason)
@@ -152,6 +166,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         may_claim=cause.claim_over is not None,
         claim_over=cause.claim_over,
         wanted=steering.wanted(gang),
+        varied=_varied(gang, cause),
         fault_at=min(cause.fault.at, now) if cause.fault is not None else None,
         detected_at=_detected_at(gang, cause.fault) if cause.fault is not None else None,
         recorded_at=now,
@@ -174,8 +189,18 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     )
 
 
+def _varied(gang: Gang, cause: Cause) -> str | None:
+    """What this attempt does otherwise; a try that never started hands it on."""
+    if cause.case is not None and cause.case.diagnosis.vary is not None:
+        return cause.case.diagnosis.vary
+    current = gang.status.current
+    if gang.status.is_started or current is None or cause.charge == Charge.INTENT:
+        return None
+    return current.varied
+
+
 def _nodes_to_avoid(gang: Gang, cause: Cause, faults: tuple[Fault, ...]) -> list[str]:
-    """Nodes found lost now, and those of the tries before that never started.
+    """Nodes found lost or blamed now, and those of the tries before that never started.
 
     The scheduler believes in a silent node for up to a minute more, and the forced deletion has
     just made room on it. When no other node has room, the fault is Unschedulable and the next
@@ -187,6 +212,10 @@ def _nodes_to_avoid(gang: Gang, cause: Cause, faults: tuple[Fault, ...]) -> list
         for f in faults
         if f.node is not None and f.reason in (Reason.NODE_LOST, Reason.NODE_NOT_READY)
     }
+    fault = cause.fault
+    is_blamed = cause.case is not None and cause.case.diagnosis.vary == Factor.NODE
+    if is_blamed and fault is not None and fault.node is not None:
+        nodes.add(fault.node)
     if current is not None and not gang.status.is_started and cause.reason != Reason.UNSCHEDULABLE:
         nodes.update(current.avoid_nodes)
     return sorted(nodes)[:16]

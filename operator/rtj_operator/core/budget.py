@@ -12,19 +12,25 @@ from rtj_api.status import Budgets
 
 from rtj_operator.core.observed import JobSpec
 
+JITTER_SHARE = 0.25
 
-def delay_seconds(count: int, *, spec: JobSpec) -> float:
+
+def delay_seconds(count: int, *, spec: JobSpec, jitter: float = 0.0) -> float:
     """Back-off before a restart when `count` of its kind came since the last durable progress.
 
-    The first is immediate; then initial, 2 × initial, 4 × … up to the maximum.
+    The first is immediate; then initial, 2 × initial, 4 × … up to the maximum, each shortened by
+    up to a quarter. `jitter`: 0 (nothing) to 1; jobs that failed together come back apart.
     """
     if count <= 0:
         return 0.0
     # 2**60 seconds is beyond any maximum: no overflow however long a job fails.
-    return min(spec.backoff_max_seconds, spec.backoff_initial_seconds * 2.0 ** min(count - 1, 60))
+    whole = min(spec.backoff_max_seconds, spec.backoff_initial_seconds * 2.0 ** min(count - 1, 60))
+    return whole * (1.0 - JITTER_SHARE * jitter)
 
 
-def delay_for(charge: Charge, *, budgets: Budgets, spec: JobSpec, started: bool) -> float:
+def delay_for(
+    charge: Charge, *, budgets: Budgets, spec: JobSpec, started: bool, jitter: float = 0.0
+) -> float:
     """The back-off of the next try after a fault with that charge.
 
     `started`: the attempt that failed had passed the point of no return; else nothing trained,
@@ -32,11 +38,12 @@ def delay_for(charge: Charge, *, budgets: Budgets, spec: JobSpec, started: bool)
     """
     if charge == Charge.INTENT:
         return 0.0
+    count = budgets.infrastructure_since_progress
     if not started:
-        return delay_seconds(budgets.uncounted_since_progress, spec=spec)
-    if charge == Charge.USER:
-        return delay_seconds(budgets.restarts_since_progress, spec=spec)
-    return delay_seconds(budgets.infrastructure_since_progress, spec=spec)
+        count = budgets.uncounted_since_progress
+    elif charge == Charge.USER:
+        count = budgets.restarts_since_progress
+    return delay_seconds(count, spec=spec, jitter=jitter)
 
 
 def is_spent(budgets: Budgets, *, spec: JobSpec) -> bool:

@@ -19,6 +19,7 @@ from rtj_operator.core import (
     decide_run,
     decide_wish,
     storemode,
+    suspecting,
 )
 from rtj_operator.core.absorb import absorbed
 from rtj_operator.core.endings import farewells
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     decide_owner.permit,
     decide_fault.fault,
     decide_owner.steer,
+    suspecting.proved,
     decide_run.undrained,
     decide_run.template_changed,
     storemode.mode,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.blame import End
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import RestartKind
 
 from rtj_operator.core import (
     attempts,
     budget,
+    diagnosing,
     failures,
     holds,
     placement,
@@ -16,8 +20,10 @@ from rtj_operator.core import (
     stages,
     starts,
     successes,
+    suspecting,
 )
 from rtj_operator.core.attempts import Cause
+from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import BY_SIDECAR, Fault
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
@@ -54,7 +60,10 @@ def _suspects(gang: Gang, first: Fault) -> list[int]:
 def fault(gang: Gang) -> Plan | None:
     """Something was lost, ended or missed its deadline: the earliest is the culprit, the rest are
     its victims and count nothing. In place if pods and nodes are well, only lost ranks anew if
-    not, all anew after two in-place restarts without progress; Failed when the budget is spent."""
+    not, all anew after two in-place restarts without progress. Where it comes again alike, one
+    factor is changed a restart: the node, or the save, which is suspect then. Failed when the
+    budget is spent, and early when it follows the step or the program; held when an older save
+    failed alike, so that no save is to blame."""
     if gang.attempt == 0 or gang.status.hold is not None:
         return None
     faults = successes.counted(gang, _all_faults(gang))
@@ -74,17 +83,22 @@ def fault(gang: Gang) -> Plan | None:
         return _hold(gang, first)
     if _is_refused_for_good(gang, first) or resumption.is_held_for(gang, first):
         return _hold(gang, first)
-    is_own = first.charge == Charge.USER and gang.status.is_started
-    if is_own and budget.is_spent(gang.status.budgets, spec=gang.spec):
-        silent = _suspects(gang, first)
-        if silent and not gang.alarm.has_passed(first.at + 2 * gang.policy.lease_stale_seconds):
-            return Plan(
-                rule="fault",
-                why=f"{first.message}; ranks {silent} fell silent before: their nodes are judged "
-                "before the last restart is charged",
-            )
-        return _fail(gang, first)
-    return _restart(gang, first, faults)
+    case = diagnosing.case_of(gang, first)
+    faults = (case.fault, *(f for f in faults if f.rank != first.rank))
+    is_own = case.fault.charge == Charge.USER and gang.status.is_started
+    is_spent = is_own and budget.is_spent(gang.status.budgets, spec=gang.spec)
+    if not is_spent and case.ends is None:
+        return _restart(gang, case, faults)
+    silent = _suspects(gang, first)
+    if silent and not gang.alarm.has_passed(first.at + 2 * gang.policy.lease_stale_seconds):
+        return Plan(
+            rule="fault",
+            why=f"{first.message}; ranks {silent} fell silent before: their nodes are judged "
+            "before the job's last restart is charged",
+        )
+    if case.ends is End.HOLD:
+        return suspecting.hold(gang, case)
+    return _fail(gang, case)
 
 
 def _is_before_any_trainer(gang: Gang, first: Fault) -> bool:
@@ -122,17 +136,24 @@ def _hold(gang: Gang, first: Fault) -> Plan:
     return record(gang, held, rule="fault", why=message, notes=notes, evidence=first.evidence)
 
 
-def _fail(gang: Gang, first: Fault) -> Plan:
-    count = gang.status.budgets.restarts_since_progress
+def _fail(gang: Gang, case: Case) -> Plan:
+    first = case.fault
+    if case.ends is End.FAIL:
+        reason, what = Reason.DETERMINISTIC_FAILURE, first.message
+    else:
+        reason = Reason.RESTART_BUDGET_SPENT
+        what = (
+            f"{gang.status.budgets.restarts_since_progress} restarts without a newly durable step "
+            f"(recovery.maxRestarts {gang.spec.max_restarts}); the last fault: {first.message}"
+        )
     message = (
-        f"{count} restarts without a newly durable step (recovery.maxRestarts "
-        f"{gang.spec.max_restarts}); the last fault: {first.message}. Its saves are safe: fix the "
-        "cause and apply the job anew, it goes on from the newest one"
+        f"{what}. Its saves are safe: fix the cause and apply the job anew, it goes on from the "
+        "newest one"
     )
-    failed = attempts.next_failed(
-        gang, reason=Reason.RESTART_BUDGET_SPENT, message=message, charge=first.charge
-    )
-    note = Note(type="Warning", reason=Reason.RESTART_BUDGET_SPENT, message=message)
+    failed = attempts.next_failed(gang, reason=reason, message=message, charge=first.charge)
+    budgets = diagnosing.with_incident(failed.budgets, case.incident)
+    failed = failed.model_copy(update={"budgets": budgets})
+    note = Note(type="Warning", reason=reason, message=message)
     return record(gang, failed, rule="fault", why=message, notes=(note,), evidence=first.evidence)
 
 
@@ -147,10 +168,11 @@ def _may_find_more(gang: Gang, first: Fault) -> bool:
     return not gang.alarm.has_passed(heard_at + gang.policy.settle_seconds)
 
 
-def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
-    budgets = gang.status.budgets
+def _restart(gang: Gang, case: Case, faults: tuple[Fault, ...]) -> Plan:
+    first, budgets = case.fault, gang.status.budgets
     tired = (
-        first.charge == Charge.USER
+        case.diagnosis.vary is None
+        and first.charge == Charge.USER
         and gang.status.is_started
         and budgets.in_place_failures >= gang.policy.in_place_limit
     )
@@ -160,14 +182,18 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
         message=first.message,
         fault=first,
         recreate=tired or first.reason == Reason.PLACEMENT_TIMEOUT,
+        case=case,
     )
-    status = attempts.next_attempt(gang, cause, faults)
+    seen = suspecting.without_suspicion(gang) if case.diagnosis.withdrawn else gang
+    status = attempts.next_attempt(seen, cause, faults)
     if gang.status.is_started and _may_find_more(gang, first):
         return Plan(
             rule="fault",
             why=f"{first.message}; its sidecar looks for what the trainer saved last",
         )
-    chosen = starts.choose_for(gang) if gang.status.is_started else None
+    suspicions = {"suspicions": status.suspicions}
+    seen = replace(seen, status=seen.status.model_copy(update=suspicions))
+    chosen = starts.choose_for(seen) if gang.status.is_started else None
     slow = starts.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
     if slow is None and isinstance(chosen, Chosen):
         status = starts.next_start(gang, status, chosen, fast=True)
@@ -180,9 +206,9 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
         message=f"{first.message}. Attempt {status.attempt}: {kind}"
         + (f", ranks {current.replaced} anew" if current is not None and current.replaced else ""),
     )
-    notes: tuple[Note, ...] = (note,)
+    notes: tuple[Note, ...] = (note, *suspecting.cleared(gang.status, status))
     if slow is None and isinstance(chosen, Chosen):
-        notes = (note, *notes_of(chosen), *starts.fitness_notes(gang.status, status))
+        notes = (*notes, *notes_of(chosen), *starts.fitness_notes(gang.status, status))
     return record(
         gang,
         status,
@@ -194,6 +220,8 @@ def _restart(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan:
             "culprit": first.rank,
             "victims": victims,
             "kind": str(kind),
+            "alike": first.alike,
+            "varied": current.varied if current is not None else None,
             "fast": slow is None,
             "notFast": slow,
         },

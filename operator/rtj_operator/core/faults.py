@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.origins import Origin
 
 from rtj_operator.core.gang import Member
 
 # Evidence order: smaller is more decisive where two faults bear the same time.
 BY_POD, BY_NODE, BY_SIDECAR, BY_TRAINER = range(4)
+MAX_ALIKE = 128
 
 
 CHARGES: dict[Reason, Charge] = {
@@ -44,7 +46,9 @@ CHARGES: dict[Reason, Charge] = {
 class Fault:
     """One thing that went wrong at one rank. `at`: when, by the best clock known.
 
-    `is_pod_lost`: the pod must be made anew; else the fault can be healed in place.
+    `is_pod_lost`: the pod must be made anew; else the fault can be healed in place. `alike`: equal
+    for faults of one kind. `origin`: where it may come from by its sign; None where Kubernetes or
+    the sidecar names the cause.
     """
 
     rank: int
@@ -58,6 +62,8 @@ class Fault:
     node: str | None = None
     exit_code: int | None = None
     signal: int | None = None
+    alike: str = ""
+    origin: Origin | None = None
     evidence: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -72,6 +78,8 @@ def fault_at(
     charge: Charge | None = None,
     exit_code: int | None = None,
     signal: int | None = None,
+    alike: str | None = None,
+    origin: Origin | None = None,
     evidence: dict[str, Any] | None = None,
 ) -> Fault:
     return Fault(
@@ -86,5 +94,7 @@ def fault_at(
         node=member.pod.node if member.pod else None,
         exit_code=exit_code,
         signal=signal,
+        alike=(alike if alike is not None else str(reason))[:MAX_ALIKE],
+        origin=origin,
         evidence=evidence or {},
     )

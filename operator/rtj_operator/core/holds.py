@@ -50,6 +50,7 @@ WAITING_FOR_A_PERSON = frozenset(
         Reason.PROBE_FAILED,
         Reason.REQUIRED_KEY_MISSING,
         Reason.TRAINING_DIVERGED,
+        Reason.DETERMINISTIC_FAILURE,
         *ENDING,
     }
 )

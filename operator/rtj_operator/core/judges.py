@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits, signatures
+from rtj_api.rules.blame import OUT_OF_MEMORY
+from rtj_api.rules.origins import Origin
 from rtj_api.wire import SidecarPhase
 
 from rtj_operator.core import oom, podends
@@ -66,19 +68,20 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
             is_pod_lost=True,
             message=f"pod {pod.name} is ending: {text}",
             charge=told.charge if told is not None else None,
+            alike=told.alike if told is not None else None,
             evidence=evidence,
         )
     if not pod.is_terminal or left_when_done(pod, attempt=gang.attempt):
         return None
     end = pod.trainer.ended if pod.trainer is not None else None
     at = end.finished_at if end is not None and end.finished_at is not None else gang.now
-    charge = None
+    charge, alike, origin = None, None, None
     if told is not None:
-        reason, text, charge = told.reason, told.message, told.charge
+        reason, text, charge, alike = told.reason, told.message, told.charge, told.alike
     elif pod.phase == "Failed" and end is not None and end.reason == "OOMKilled":
         verdict = exits.judge(exits.from_code(end.exit_code), out_of_memory=True)
         reason = Reason.OUT_OF_MEMORY
-        charge = Charge.USER
+        charge, alike, origin = Charge.USER, OUT_OF_MEMORY, Origin.PROGRAM
         text = verdict.message if verdict else "out of memory"
     else:
         said = f", with the message {end.message!r}" if end is not None and end.message else ""
@@ -93,6 +96,8 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
         message=f"pod {pod.name} is {pod.phase}: {text}",
         charge=charge,
         exit_code=end.exit_code if end is not None else None,
+        alike=alike,
+        origin=origin,
         evidence=evidence,
     )
 
@@ -189,7 +194,8 @@ def judge_container(gang: Gang, member: Member) -> Fault | None:
     ran = member.report is None or member.report.trainer.attempt == gang.attempt
     if (end.finished_at < began or not ran) and not is_lost:
         return None
-    verdict = exits.judge(exits.from_code(end.exit_code), out_of_memory=end.reason == "OOMKilled")
+    code, killed = exits.from_code(end.exit_code), end.reason == "OOMKilled"
+    verdict = exits.judge(code, out_of_memory=killed)
     text = verdict.message if verdict is not None else "exit code 0 before its release"
     state = ", and is not running again" if is_lost else ""
     return fault_at(
@@ -200,7 +206,9 @@ def judge_container(gang: Gang, member: Member) -> Fault | None:
         is_pod_lost=is_lost,
         message=f"the trainer's container ended: {text}{state}",
         exit_code=end.exit_code,
-        signal=exits.from_code(end.exit_code).signal,
+        signal=code.signal,
+        alike=OUT_OF_MEMORY if killed else exits.label(code),
+        origin=Origin.PROGRAM if killed else exits.origin_of(code),
         evidence={
             "container": end.reason,
             "exitCode": end.exit_code,
@@ -241,6 +249,7 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
     found = signatures.find([*trainer.tail, *([trainer.error] if trainer.error else [])])
     if found is not None:
         said = f"; {found.text}{said}"
+    alike, origin = _kind(end, reason, found=found, last=last)
     return fault_at(
         member,
         reason=reason,
@@ -250,6 +259,8 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
         message=f"the trainer ended: {text}{said}",
         exit_code=end.code,
         signal=end.signal,
+        alike=alike,
+        origin=origin,
         evidence={
             "exitCode": trainer.exit_code,
             "signal": trainer.signal,
@@ -262,6 +273,20 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             "signature": found.name if found is not None else None,
         },
     )
+
+
+def _kind(
+    end: exits.Exit, reason: Reason, *, found: signatures.Found | None, last: str | None
+) -> tuple[str, Origin]:
+    """What tells this end from others, and where it may come from."""
+    if reason == Reason.OUT_OF_MEMORY:
+        return OUT_OF_MEMORY, Origin.PROGRAM
+    if reason == Reason.TRAINER_UNHEALTHY:
+        return str(reason), Origin.PASSING
+    if found is not None:
+        return found.name, found.origin
+    said = f": {signatures.fingerprint(last)}" if last else ""
+    return f"{exits.label(end)}{said}", exits.origin_of(end)
 
 
 def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
@@ -286,6 +311,7 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
         is_pod_lost=reason == Reason.POD_DELETED or bool(blamed),
         message=f"the sidecar gave attempt {gang.attempt} up: {text}",
         charge=CHARGES.get(reason, Charge.CHECKPOINT),
+        origin=Origin.OPEN if reason == Reason.TRAINING_DIVERGED else None,
         evidence={
             "problem": reason,
             "retrying": problem is None or problem.retrying,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rtj_api import contract
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.blame import EVICTED
 
 from rtj_operator.core import quantities
 from rtj_operator.core.observed import PodView
@@ -72,6 +73,8 @@ _IF_IT_REPEATS = "If this repeats on one node, see its kubelet's log or cordon i
 _DISK_OF_POD = "ephemeral local storage usage exceeds"
 _DISK_OF_CONTAINER = re.compile(r"Container (\S+) exceeded its local ephemeral storage limit")
 _DISK_OF_VOLUME = re.compile(r'Usage of EmptyDir volume "([^"]*)" exceeds the limit')
+# "The node was low on resource: memory. …", "The node had condition: [DiskPressure]. "
+_PRESSURE = re.compile(r"low on resource: ([a-z][a-z-]*)|had condition: \[(\w+)")
 _LOW_ON_MEMORY = "The node was low on resource: memory."
 # Up to 1.25 "which exceeds its request of"; "Pod" where resources are stated for the whole pod.
 _USE = re.compile(
@@ -82,11 +85,13 @@ _USE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnd:
-    """Why a pod ended or is ending. `charge`: None for what the reason's own is."""
+    """Why a pod ended or is ending. `charge`: None for what the reason's own is. `alike`: the cause
+    of an eviction by the kubelet, in a word that is equal for equal causes."""
 
     reason: Reason
     message: str
     charge: Charge | None = None
+    alike: str | None = None
 
 
 def told_end(pod: PodView) -> PodEnd | None:
@@ -98,18 +103,34 @@ def told_end(pod: PodView) -> PodEnd | None:
             charge, remedy = own
             said = _sentence(pod.message or pod.disruption_message)
             return PodEnd(
-                reason=Reason.POD_EVICTED, message=f"{_EVICTED}: {said}. {remedy}", charge=charge
+                reason=Reason.POD_EVICTED,
+                message=f"{_EVICTED}: {said}. {remedy}",
+                charge=charge,
+                alike=_eviction(pod),
             )
     if pod.disruption is not None:
         reason = _DISRUPTIONS.get(pod.disruption, Reason.POD_EVICTED)
         if is_by_kubelet and pod.reason is not None:
             reason = _POD_REASONS.get(pod.reason, reason)
         told = pod.disruption_message or pod.message or "no message"
-        return PodEnd(reason=reason, message=f"{pod.disruption}: {told}")
+        alike = _eviction(pod) if is_by_kubelet else None
+        return PodEnd(reason=reason, message=f"{pod.disruption}: {told}", alike=alike)
     if pod.reason is not None and pod.reason in _POD_REASONS:
         message = f"{pod.reason}: {pod.message or 'no message'}"
-        return PodEnd(reason=_POD_REASONS[pod.reason], message=message)
+        return PodEnd(reason=_POD_REASONS[pod.reason], message=message, alike=_eviction(pod))
     return _refusal(pod)
+
+
+def _eviction(pod: PodView) -> str | None:
+    """`Evicted for memory`: what the node or the pod had too little or too much of. None for a
+    drain, a shutdown or a preemption, whose cause lies elsewhere."""
+    if pod.reason != _EVICTED:
+        return None
+    text = f"{pod.message or ''} {pod.disruption_message or ''}"
+    if _DISK_OF_POD in text or _DISK_OF_CONTAINER.search(text) or _DISK_OF_VOLUME.search(text):
+        return f"{EVICTED} for ephemeral-storage"
+    found = _PRESSURE.search(text)
+    return f"{EVICTED} for {found[1] or found[2]}" if found is not None else None
 
 
 def _refusal(pod: PodView) -> PodEnd | None:

@@ -17,7 +17,7 @@ from rtj_api.status import (
 )
 from rtj_api.wire import Report, Resume, SidecarPhase, TrialState
 
-from rtj_operator.core import budget, ledger, steering, writers
+from rtj_operator.core import budget, ledger, steering, suspecting, writers
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.plan import Note
 
@@ -44,6 +44,7 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             ever_durable=status.ever_durable,
             allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
             scratch_asked=status.allow_scratch,
+            suspects=suspecting.why_passed_over(status),
         )
     )
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from kit.scenarios import SCENARIOS
+from kit.scenarios_of_trouble import TROUBLES
 from kit.simulated import Crash
 from kit.simulated_operator import Operator
 
+STORIES = {**SCENARIOS, **TROUBLES}
 # Stories whose end depends on how many fixed looks fit into a fixed time.
 LOOSE = {"store_down_at_restart", "none_valid_then_allowed"}
 
@@ -46,9 +48,9 @@ def crash_at(k: int) -> Any:
     return gate
 
 
-@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - LOOSE))
+@pytest.mark.parametrize("name", sorted(set(STORIES) - LOOSE))
 def test_same_end_wherever_the_operator_dies(name: str) -> None:
-    scenario = SCENARIOS[name]
+    scenario = STORIES[name]
     calm = scenario.run()
     expected = end_of(calm)
     assert calm.world.writes > 0
@@ -60,7 +62,7 @@ def test_same_end_wherever_the_operator_dies(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(LOOSE))
 def test_same_counters_wherever_the_operator_dies(name: str) -> None:
-    scenario = SCENARIOS[name]
+    scenario = STORIES[name]
     calm = end_of(scenario.run())
     loose = {"attempt", "ranks", "causes"}
     expected = {k: v for k, v in calm.items() if k not in loose}

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from kit.scenarios import SCENARIOS
+from kit.scenarios_of_trouble import TROUBLES
 
+STORIES = {**SCENARIOS, **TROUBLES}
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -19,9 +21,9 @@ def as_text(log: list[str]) -> str:
     return "\n".join(line for line in log if " refresh: " not in line) + "\n"
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
+@pytest.mark.parametrize("name", sorted(STORIES))
 def test_the_story_is_the_one_on_file(name: str) -> None:
-    text = as_text(SCENARIOS[name].run().log)
+    text = as_text(STORIES[name].run().log)
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("RTJ_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -31,4 +33,4 @@ def test_the_story_is_the_one_on_file(name: str) -> None:
 
 
 def test_no_golden_log_without_its_scenario() -> None:
-    assert {p.stem for p in GOLDEN.glob("*.txt")} == set(SCENARIOS)
+    assert {p.stem for p in GOLDEN.glob("*.txt")} == set(STORIES)

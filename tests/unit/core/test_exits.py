@@ -6,6 +6,7 @@ import pytest
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits
 from rtj_api.rules.exits import Exit
+from rtj_api.rules.origins import Origin
 
 CODES = {
     "clean": (0, Exit(0)),
@@ -133,3 +134,34 @@ def test_every_code_that_the_reference_names_has_a_hint(code: int, word: str) ->
 
 def test_exit_zero_has_no_hint() -> None:
     assert exits.describe(Exit(0)) == "exit code 0"
+
+
+@pytest.mark.parametrize(
+    ("code", "origin"),
+    [
+        (1, Origin.OPEN),
+        (2, Origin.PROGRAM),
+        (16, Origin.NODE),
+        (17, Origin.CHECKPOINT),
+        (42, Origin.OPEN),
+        (75, Origin.PASSING),
+        (78, Origin.PROGRAM),
+        (93, Origin.PROGRAM),
+        (124, Origin.PASSING),
+        (127, Origin.PLACE),
+        (134, Origin.PLACE),
+        (136, Origin.PROGRAM),
+        (137, Origin.PASSING),
+        (139, Origin.PLACE),
+        (143, Origin.PASSING),
+        (245, Origin.PLACE),  # 256 - SIGSEGV, from a wrapper
+        (247, Origin.PASSING),
+    ],
+)
+def test_a_code_says_where_the_fault_may_come_from(code: int, origin: Origin) -> None:
+    assert exits.origin_of(exits.from_code(code)) == origin
+
+
+def test_the_same_end_has_the_same_word() -> None:
+    assert exits.label(exits.from_code(245)) == exits.label(exits.from_returncode(-11)) == "SIGSEGV"
+    assert exits.label(exits.from_code(3)) == "exit 3"

@@ -227,7 +227,7 @@ def test_each_restart_is_kept_in_the_history() -> None:
     """KF v1: a condition with the same reason kept the message of the first restart."""
     status = SCENARIOS["crash_loop"].run().world.state
     causes = [(r.attempt, r.cause) for r in status.attempts]
-    assert causes == [(1, "FirstStart"), *[(n, "TrainerFailed") for n in range(2, 6)]]
+    assert causes == [(1, "FirstStart"), *[(n, "TrainerSignaled") for n in range(2, 6)]]
     assert all(r.ended_at is not None for r in status.attempts)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from rtj_api.rules.signatures import MAX_LINE, MAX_LINES, SIGNATURES, find
+from rtj_api.rules.origins import Origin
+from rtj_api.rules.signatures import MAX_LINE, MAX_LINES, SIGNATURES, find, fingerprint
 from rtj_api.rules.xids import BUCKETS, bucket_of
 
 LINES = {
@@ -131,6 +132,36 @@ def test_an_xid_is_named_by_its_number(line: str, name: str) -> None:
 @pytest.mark.parametrize("number", [43, 45, 63, 0, 200])
 def test_an_xid_that_says_nothing_alone_is_no_signature(number: int) -> None:
     assert find([f"NVRM: Xid (PCI:0000:3b:00): {number}, x"]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "origin"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", Origin.NODE),
+        ("NVRM: Xid (PCI:0000:3b:00): 13, Graphics Exception", Origin.PLACE),
+        # 154: the driver names the action itself.
+        ("Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 to 0x2", Origin.NODE),
+        ("Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 to 0x0", None),
+        ("Xid (PCI:0000:3b:00): 154", Origin.PLACE),
+    ],
+)
+def test_an_xid_says_where_it_may_come_from(line: str, origin: Origin | None) -> None:
+    found = find([line])
+    assert (found.origin if found is not None else None) == origin
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "same"),
+    [
+        ("ValueError: bad batch 17 at 0x7f3a", "ValueError: bad batch 9 at 0x7F00", True),
+        ("ValueError: bad batch 17", "KeyError: bad batch 17", False),
+        ("x" * 5000, "x" * 200, True),
+        ("", "  ", True),
+    ],
+)
+def test_last_lines_are_compared_without_their_numbers(line: str, other: str, same: bool) -> None:
+    assert (fingerprint(line) == fingerprint(other)) == same
+    assert len(fingerprint(line)) <= 80
 
 
 def test_no_xid_is_in_two_rows() -> None:

@@ -1,0 +1,45 @@
+"""The part of a job's status that remembers trouble: the faults since the last durable work, and
+what they made suspect. Who is to blame is worked out from it (`rules.blame`). Must never do I/O.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rtj_api.status_base import StatusModel, Time
+
+MAX_INCIDENTS = 16
+MAX_SUSPICIONS = 4
+
+
+class Incident(StatusModel):
+    """The first fault of an attempt: what is compared with the others, since durable work."""
+
+    attempt: int
+    alike: str = Field(
+        max_length=128,
+        description="Equal for faults of one kind: a signature of the last words, else how it "
+        "ended and its last line without numbers.",
+    )
+    charge: str = Field(description="Whose budget it used, see Charge.")
+    started: bool = Field(True, description="Trainers had been started.")
+    node: str | None = None
+    save: str | None = Field(None, description="What the attempt had resumed from.")
+    from_step: int | None = None
+    step: int | None = Field(None, description="Last step; absent: none was seen.")
+    ran_seconds: float | None = Field(None, description="From the trainer's start to its end.")
+    varied: str | None = Field(
+        None, description="What this attempt did otherwise than the one before: Node or Save."
+    )
+    at: Time
+
+
+class Suspicion(StatusModel):
+    """A save that is passed over until an older one has got past the same point, or not."""
+
+    name: str
+    past_step: int | None = Field(
+        None, description="An older save that gets past this step proves it bad; absent: any step."
+    )
+    attempt: int = Field(description="Whose fault made it suspect.")
+    alike: str = Field(max_length=128)

@@ -1,0 +1,135 @@
+"""Who is to blame for a gang's fault, and what the restart does about it.
+
+Gathers what `rules.blame` asks for from the gang, and turns its answer into the fault as it is
+recorded: its charge, whether the rank needs another node, which save is passed over. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rtj_api.rules.blame import EVICTED, Diagnosis, End, Factor, diagnose
+from rtj_api.rules.origins import Origin
+from rtj_api.status import MAX_INCIDENTS, MAX_SUSPICIONS, Budgets, Incident, Status, Suspicion
+from rtj_api.wire import Candidate
+
+from rtj_operator.core.faults import Fault
+from rtj_operator.core.gang import Gang
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A fault with what was found out about it. `incident` None: nothing worth remembering."""
+
+    fault: Fault
+    incident: Incident | None = None
+    diagnosis: Diagnosis
+
+    @property
+    def ends(self) -> End | None:
+        return self.diagnosis.end
+
+
+def step_of_attempt(gang: Gang) -> int | None:
+    """The last step that any rank is known to have made in this attempt."""
+    steps = [
+        m.report.progress.step
+        for m in gang.members
+        if m.report is not None
+        and m.report.trainer.attempt == gang.attempt
+        and m.report.progress.step is not None
+        and m.report.progress.first_step_at is not None
+    ]
+    return max(steps, default=None)
+
+
+def _ran_seconds(gang: Gang, fault: Fault) -> float | None:
+    trainer = gang.members[fault.rank].ended_trainer(gang.attempt)
+    if trainer is None or trainer.started_at is None or trainer.ended_at is None:
+        return None
+    return max(0.0, trainer.ended_at - trainer.started_at)
+
+
+def incident_of(gang: Gang, fault: Fault) -> Incident:
+    """The fault as it is remembered and compared with others."""
+    status, is_started = gang.status, gang.status.is_started
+    resume = status.resume if is_started else None
+    current = status.current
+    return Incident(
+        attempt=gang.attempt,
+        alike=fault.alike,
+        charge=fault.charge,
+        started=is_started,
+        node=fault.node,
+        save=resume.name if resume is not None else None,
+        from_step=resume.step if resume is not None else None,
+        step=step_of_attempt(gang) if is_started else None,
+        ran_seconds=_ran_seconds(gang, fault),
+        varied=current.varied if current is not None else None,
+        at=min(fault.at, gang.now),
+    )
+
+
+def case_of(gang: Gang, fault: Fault) -> Case:
+    """The diagnosis of the first fault of an attempt."""
+    is_eviction = fault.alike.startswith(f"{EVICTED} for ")
+    if not gang.status.is_started and not is_eviction:
+        return Case(fault=fault, diagnosis=Diagnosis(charge=fault.charge))
+    incident = incident_of(gang, fault)
+    if not is_eviction and (fault.origin is None or gang.through_store):
+        # Without reports nobody knows how far it came, so nothing can be compared.
+        return Case(fault=fault, incident=incident, diagnosis=Diagnosis(charge=fault.charge))
+    found = diagnose(
+        incident,
+        origin=fault.origin or Origin.PASSING,
+        before=gang.status.budgets.incidents,
+        can_roll_back=_has_older(gang),
+    )
+    judged = replace(
+        fault,
+        charge=found.charge,
+        is_pod_lost=fault.is_pod_lost or found.vary == Factor.NODE,
+        message=f"{fault.message}. {found.why}" if found.why else fault.message,
+    )
+    known = incident.model_copy(update={"charge": str(found.charge)})
+    return Case(fault=judged, incident=known, diagnosis=found)
+
+
+def _has_older(gang: Gang) -> bool:
+    """A save before the one in use could be resumed instead."""
+    zero, resume = gang.rank_zero.report, gang.status.resume
+    if zero is None or resume is None or resume.name is None:
+        return False
+    names = [c.name for c in zero.candidates]
+    if resume.name not in names:
+        return False
+    older = zero.candidates[names.index(resume.name) + 1 :]
+    return any(_may_serve(c) for c in older)
+
+
+def _may_serve(candidate: Candidate) -> bool:
+    return candidate.durable and candidate.invalid is None and candidate.full_state is not False
+
+
+def with_incident(budgets: Budgets, incident: Incident | None) -> Budgets:
+    """Remembered with those before it; the oldest are forgotten."""
+    if incident is None:
+        return budgets
+    return budgets.model_copy(update={"incidents": [*budgets.incidents, incident][-MAX_INCIDENTS:]})
+
+
+def next_suspicions(status: Status, case: Case) -> list[Suspicion]:
+    """With the save that this fault makes suspect, or without any."""
+    found, incident = case.diagnosis, case.incident
+    if found.withdrawn:
+        return []
+    if found.suspect is None or incident is None:
+        return list(status.suspicions)
+    new = Suspicion(
+        name=found.suspect,
+        past_step=incident.step,
+        attempt=incident.attempt,
+        alike=incident.alike,
+    )
+    kept = [s for s in status.suspicions if s.name != new.name]
+    return [*kept, new][-MAX_SUSPICIONS:]

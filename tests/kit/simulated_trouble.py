@@ -1,0 +1,60 @@
+"""Trouble that comes again in a simulated world: with a save, a step, a node or the program itself.
+
+Says only when a trainer dies and what it prints last; who is to blame is for the operator to find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rtj_api import wire
+
+if TYPE_CHECKING:
+    from kit.simulated import World
+    from kit.simulated_pod import Pod
+
+
+@dataclass
+class Trouble:
+    """`saves`: names from which a trainer comes `steps_after` steps far. `steps`: none gets past
+    them. `nodes`: no trainer there gets further than `steps_after` steps. `program`: no trainer
+    does, wherever. Each strikes at rank 1."""
+
+    saves: set[str] = field(default_factory=set)
+    steps: set[int] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+    program: bool = False
+    steps_after: int = 2
+    code: int = 1
+    words: str = "RuntimeError: it went wrong at element 17"
+
+    def strikes(self, pod: Pod) -> bool:
+        trainer = pod.trainer
+        if trainer is None or pod.rank != 1:
+            return False
+        far = trainer.step - trainer.began_at >= self.steps_after
+        return (
+            trainer.step in self.steps
+            or (far and pod.restored.get(trainer.attempt) in self.saves)
+            or (far and pod.node in self.nodes)
+            or (far and self.program)
+        )
+
+
+def strike(world: World, pod: Pod) -> None:
+    """After a step: the trainer ends if its trouble is here."""
+    if pod.trainer is None or not world.trouble.strikes(pod):
+        return
+    pod.trainer.tail = [world.trouble.words]
+    pod.trainer.end(now=world.now, code=world.trouble.code)
+    pod.change()
+
+
+def found(world: World, pod: Pod) -> wire.Found | None:
+    """The save that rank 0's sidecar was told to look for, once it is found."""
+    wanted = pod.accepted.wanted if pod.accepted is not None else None
+    if wanted is None or wanted.value is None or pod.rank != 0:
+        return None
+    save = next((c for c in world.candidates(pod) if c.name == wanted.value), None)
+    return wire.Found(asked=wanted.asked, save=save) if save is not None else None

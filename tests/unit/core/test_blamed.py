@@ -1,0 +1,181 @@
+"""What `decide` does about a fault that has come before: charge, kind, node, save, and the end."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from kit import observations
+from kit.causes import FAILED, cause_of
+from kit.observations import with_exit, with_job, with_pod, with_report
+from kit.scenarios_of_trouble import TROUBLES
+from rtj_api import wire
+from rtj_api.reasons import Charge, Reason
+from rtj_api.status import CurrentAttempt, Incident, JobPhase, RestartKind
+from rtj_operator.core.observed import Observed
+
+running = functools.cache(observations.running)
+
+BY_MEMORY = {
+    **FAILED,
+    "reason": "Evicted",
+    "message": "The node was low on resource: memory. Threshold quantity: 1Gi, available: 2Mi. ",
+    "disruption": "TerminationByKubelet",
+}
+
+
+def died(seen: Observed, *, words: str = "", **ended: Any) -> Observed:
+    tail = [words] if words else []
+    return with_exit(seen, 1, **{"exit_code": 1, "tail": tail, **ended})
+
+
+def after(seen: Observed, *incidents: Incident) -> Observed:
+    """The same, had these been its faults since the last durable step."""
+    assert seen.job is not None
+    status = seen.job.status
+    budgets = status.budgets.model_copy(update={"incidents": list(incidents)})
+    return with_job(seen, status=status.model_copy(update={"budgets": budgets}))
+
+
+def current_of(seen: Observed) -> CurrentAttempt:
+    plan = cause_of(seen)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    return plan.status.current
+
+
+def incident_of(seen: Observed) -> Incident:
+    plan = cause_of(seen)
+    assert plan.status is not None
+    return plan.status.budgets.incidents[-1]
+
+
+def test_what_is_remembered_of_a_fault() -> None:
+    seen = died(running(), words="ValueError: bad batch 17")
+    fault = incident_of(seen)
+    assert fault.alike == "exit 1: ValueError: bad batch #"
+    assert (fault.attempt, fault.node, fault.save) == (1, "node1", None)
+    assert fault.step is not None
+    assert fault.charge == Charge.USER
+
+
+@pytest.mark.parametrize(
+    ("words", "charge", "kind", "avoids"),
+    [
+        ("CUDA error: uncorrectable ECC error encountered", "infrastructure", "Replace", True),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, x", "infrastructure", "Replace", True),
+        ("ncclSystemError: System call failed", "infrastructure", "InPlace", False),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "user", "InPlace", False),
+        ("No space left on device", "user", "InPlace", False),
+        ("Connection reset by peer", "user", "InPlace", False),
+        ("", "user", "InPlace", False),
+    ],
+)
+def test_last_words_steer_the_restart(words: str, charge: str, kind: str, avoids: bool) -> None:
+    current = current_of(died(running(), words=words))
+    assert (current.charge, current.kind) == (charge, kind)
+    assert current.avoid_nodes == (["node1"] if avoids else [])
+    assert current.replaced == ([1] if avoids else [])
+    assert current.varied == ("Node" if avoids else None)
+
+
+def test_an_infrastructure_sign_leaves_the_budget_alone() -> None:
+    seen = after(running())
+    assert seen.job is not None
+    spent = seen.job.status.budgets.model_copy(update={"restarts_since_progress": 10})
+    seen = with_job(seen, status=seen.job.status.model_copy(update={"budgets": spent}))
+    lost = died(seen, words="RuntimeError: No CUDA-capable device is detected")
+    assert current_of(lost).charge == Charge.INFRASTRUCTURE
+    plan = cause_of(died(seen))
+    assert plan.status is not None
+    assert plan.status.is_terminal
+
+
+def test_the_second_crash_alike_moves_the_rank() -> None:
+    seen = died(running(), exit_code=-11, signal=11)
+    first = incident_of(seen)
+    current = current_of(after(seen, first))
+    assert current.kind == RestartKind.REPLACE
+    assert current.avoid_nodes == ["node1"]
+    assert "2 faults alike" in current.message
+    assert "another node than node1" in current.message
+
+
+def test_the_second_missing_module_is_the_end() -> None:
+    seen = died(running(), words="ModuleNotFoundError: No module named 'flash_attn'")
+    plan = cause_of(after(seen, incident_of(seen)))
+    assert plan.status is not None
+    assert plan.status.phase == JobPhase.FAILED
+    assert plan.notes[0].reason == Reason.DETERMINISTIC_FAILURE
+    assert "ModuleMissing" in plan.notes[0].message
+    assert "apply the job anew" in plan.notes[0].message
+
+
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_signal_that_somebody_sends_convicts_nobody(signal: int) -> None:
+    seen = died(running(), exit_code=-signal, signal=signal)
+    first = incident_of(seen)
+    current = current_of(after(seen, *[first] * 4))
+    assert (current.kind, current.varied) == (RestartKind.IN_PLACE, None)
+
+
+def test_an_eviction_for_pressure_is_free_once_an_hour() -> None:
+    """An eviction is nobody's fault once; the same cause again without progress is a pattern."""
+    seen = with_pod(running(), 1, **BY_MEMORY)
+    first = incident_of(seen)
+    assert first.alike == "Evicted for memory"
+    assert current_of(seen).charge == Charge.INFRASTRUCTURE
+    again = current_of(after(seen, first))
+    assert again.charge == Charge.USER
+    assert "2 times within an hour" in again.message
+    other = first.model_copy(update={"alike": "Evicted for DiskPressure"})
+    assert current_of(after(seen, other)).charge == Charge.INFRASTRUCTURE
+
+
+def test_drains_are_free_however_often() -> None:
+    """A rolling upgrade of all nodes says nothing of the job."""
+    drained = {**FAILED, "disruption": "EvictionByEvictionAPI", "message": "evicted"}
+    seen = with_pod(running(), 1, **drained)
+    first = incident_of(seen)
+    assert current_of(after(seen, *[first] * 5)).charge == Charge.INFRASTRUCTURE
+
+
+def test_durable_work_forgets_all_of_it() -> None:
+    seen = died(running(), words="ModuleNotFoundError: No module named 'x'")
+    seen = after(seen, incident_of(seen))
+
+    def saved(report: wire.Report) -> wire.Report:
+        view = report.checkpoint.model_copy(
+            update={
+                "last_durable_name": "f1-n9-s900",
+                "last_durable_step": 900,
+                "last_durable_at": seen.now,
+            }
+        )
+        return report.model_copy(update={"checkpoint": view})
+
+    plan = cause_of(with_report(seen, 0, saved))
+    assert plan.status is not None
+    assert not plan.status.is_terminal
+    assert len(plan.status.budgets.incidents) == 1
+
+
+def test_what_a_person_changed_is_tried_afresh() -> None:
+    status = TROUBLES["trouble_follows_the_program"].run().world.state
+    assert status.phase == JobPhase.RUNNING
+    assert status.budgets.incidents == []
+    assert status.suspicions == []
+
+
+def test_no_save_is_lost_to_a_wrong_image() -> None:
+    world = TROUBLES["trouble_follows_the_program"].run().world
+    assert world.store.invalid == set()
+    assert world.state.resume is not None
+    assert world.state.resume.step == 12
+
+
+def test_the_node_is_changed_only_where_it_helps() -> None:
+    """One crash in place, one on another node: two restarts for a bad node."""
+    status = TROUBLES["trouble_follows_the_node"].run().world.state
+    assert [r.kind for r in status.attempts] == ["First", "InPlace", "Replace"]
