@@ -145,6 +145,8 @@ class Reason(StrEnum):
     DIRECTORY_UNREACHABLE = "DirectoryUnreachable"
     FENCE_TAKEN = "FenceTaken"
     SIDECAR_MEMORY_TOO_SMALL = "SidecarMemoryTooSmall"
+    LOCAL_SIZE_ABOVE_LIMITS = "LocalSizeAboveLimits"
+    RESTORE_TOO_LARGE = "RestoreTooLarge"
     SUPERVISOR_MISSING = "SupervisorMissing"
     WORLD_SIZE_REFUSED = "WorldSizeRefused"
     NEEDS_SHARED_VOLUME = "NeedsSharedVolume"

@@ -137,6 +137,24 @@ CASES = {
             store(maxUploadBytesPerSecond=rate) for rate in (65535, 0, "63Ki", "500m", "-50M")
         ],
     ),
+    "local-size": Case(
+        "local.size is below 1Mi",
+        takes=[checkpoint(local={"size": size}) for size in (1048576, "1Mi", "200Gi", "1e12")],
+        refuses=[checkpoint(local={"size": size}) for size in (1048575, 0, "1000Ki", "-1Gi")],
+    ),
+    "local-memory": Case(
+        "local.medium Memory needs local.size",
+        takes=[
+            checkpoint(local={"medium": "Memory", "size": "8Gi"}),
+            checkpoint(local={"medium": "Disk"}),
+        ],
+        refuses=[checkpoint(local={"medium": "Memory"})],
+    ),
+    "max-restore": Case(
+        "local.maxRestoreBytes is below 1",
+        takes=[checkpoint(local={"maxRestoreBytes": size}) for size in (1, "500Gi")],
+        refuses=[checkpoint(local={"maxRestoreBytes": size}) for size in (0, "0", "-1Gi")],
+    ),
     "endpoint": Case(
         "endpoint is the URL of the store's server",
         takes=[store(endpoint="http://s3.storage:8333"), store(endpoint="https://[::1]:9000/")],

@@ -64,16 +64,17 @@ class Fates:
         at.journal.note(last_durable_name=name, last_durable_step=step, last_durable_at=time.time())
 
     async def trim(self) -> None:
-        """Drop pins that nobody needs: what is over, and durable ones beyond the newest two."""
+        """Drop pins that nobody needs: what is over, and durable ones beyond the newest few."""
         at = self._at
         if at.overtaken:
             return
         resume = at.journal.entry.resume
         in_use = {resume.name} if resume is not None else set()
         durable = [s for s in at.directory.saves if s.record.durable]
-        kept = {s.record.name for s in durable[-DURABLE_PINS_KEPT:]}
+        count = at.site.config.keep_local or DURABLE_PINS_KEPT
+        kept = {s.record.name for s in durable[-count:]}
         names = list(dict.fromkeys(s.record.name for s in durable))
-        kept |= set(names[-DURABLE_PINS_KEPT:])
+        kept |= set(names[-count:])
         for save in at.directory.saves:
             record = save.record
             spare = record.durable and record.name not in kept | in_use

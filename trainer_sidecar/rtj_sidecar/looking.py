@@ -111,14 +111,16 @@ class Looking:
 
     async def _keep_room(self, found: Look) -> None:
         at, config = self._at, self._at.site.config
-        volume = PodVolume(config.pod_volume_bytes) if config.pod_volume else None
+        volume = (
+            PodVolume(config.pod_volume_bytes, config.keep_local) if config.pod_volume else None
+        )
         try:
             eased = await at.on_disk(ease, at.directory, found.snapshot, pod_volume=volume)
         except OSError as error:
             log.warning("room on %s is not known: %s", at.site.path, error)
             return
         if eased.removed:
-            log.info("removed %s: newer ones are durable, and the volume fills", eased.removed)
+            log.info("removed %s: newer ones are durable", eased.removed)
         if eased.short:
             at.reporter.degrade(
                 ROOM_KEY,

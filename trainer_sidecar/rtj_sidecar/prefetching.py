@@ -77,8 +77,9 @@ class Prefetching:
         with contextlib.suppress(StoreProblem, Cancelled, DirectoryProblem, OSError):
             wanted = await asyncio.to_thread(run.wanted, name)
             missing = self._mirroring.missing(name, wanted)
-            if not missing:
-                return
+            most = at.site.config.max_restore_bytes
+            if not missing or (most is not None and sum(f.size for f in missing) > most):
+                return  # a restore that may not be is told by the restore
             await at.on_disk(make_room, at.directory, sum(file.size for file in missing))
             await at.on_disk(dest.mkdir, parents=True, exist_ok=True)
             peers, _ = await self._mirroring.peers(name)

@@ -41,6 +41,7 @@ class Proving:
                 tried,
                 pinned=pinned,
                 incoming=at.site.path / HIDDEN_DIR / "incoming",
+                most=at.site.config.max_restore_bytes,
                 fence=fence,
                 progress=count,
                 cancel=at.closing,

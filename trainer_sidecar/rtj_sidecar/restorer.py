@@ -157,12 +157,19 @@ class Restorer:
     def _fetch(
         self, target: Target, files: Sequence[FileRecord], incoming: Path, peers: Peers
     ) -> int:
-        """In the directory's thread. Raises RestoreError."""
+        """In the directory's thread. Raises RestoreError, AttemptFailed."""
         at, run = self._at, self._at.run
         if run is None:
             raise RestoreError(f"{target.name} is not on this disk, and there is no store")
+        size, most = sum(file.size for file in files), at.site.config.max_restore_bytes
+        if most is not None and size > most:
+            raise AttemptFailed(
+                Reason.RESTORE_TOO_LARGE,
+                f"rank {at.site.config.rank} would have to fetch {size:,} bytes of {target.name}, "
+                f"and checkpoint.local.maxRestoreBytes allows {most:,}: nothing was fetched. Raise "
+                "it, or mount a volume at checkpoint.path that outlives the pod",
+            )
         try:
-            size = sum(file.size for file in files)
             with at.transfers.under_way(
                 TransferKind.RESTORE, target.name, size, also=at.fetched
             ) as count:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.checkpoints.budget import (
+    NEWEST_KEPT,
     POD_VOLUME_SHARE,
     Usage,
     fullest,
@@ -35,9 +37,11 @@ TRASH = "trash"
 
 @dataclass(frozen=True, slots=True)
 class PodVolume:
-    """The directory's volume ends with its pod. `limit`: its sizeLimit in bytes, if it has one."""
+    """The directory's volume ends with its pod. `limit`: its sizeLimit in bytes, if it has one;
+    `keep`: so many of the newest saves stay, and durable older ones go however empty it is."""
 
     limit: int | None = None
+    keep: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +55,17 @@ class Eased:
 
 def ease(directory: Directory, snapshot: Snapshot, *, pod_volume: PodVolume | None) -> Eased:
     """Give room back where it is short. Raises OSError where the disk does not answer."""
-    root, run_id = directory.path, directory.run_id
-    removed: list[str] = []
+    root = directory.path
+    gone: list[FoundSave] = []
+    if pod_volume is not None and pod_volume.keep is not None:
+        gone += _remove_needless(directory, snapshot, wanted=inf, keep=pod_volume.keep)
     if pod_volume is not None and (many := _too_many(root, pod_volume)):
         many -= free_quarantine(root, wanted=many)
         many -= _drop_mirrors(directory, many)
-        saves: tuple[FoundSave, ...] = ()
         if many > 0:
-            ledger = read_ledger(root)
-            durable = {(e.root, e.fingerprint) for e in ledger.entries if e.n is not None}
-            saves = needless_saves(
-                snapshot,
-                bytes_needed=many,
-                is_own=lambda save: (
-                    ledger.find(save, run_id=run_id) is not None
-                    and not are_foreign(save.all_files, directory.ledger.foreign)
-                ),
-                is_durable=lambda save: save.identity in durable,
-            )
-        for save in saves:
-            _remove(root, save)
-            removed.append(save.root_key)
+            left = replace(snapshot, saves=tuple(s for s in snapshot.saves if s not in gone))
+            gone += _remove_needless(directory, left, wanted=many, keep=NEWEST_KEPT)
+    removed = [save.root_key for save in gone]
     room = disk_room(root, largest_save=directory.sight.largest, wanted=0)
     short = room.reserve - room.free
     if short > 0:
@@ -79,6 +73,27 @@ def ease(directory: Directory, snapshot: Snapshot, *, pod_volume: PodVolume | No
         short -= _drop_mirrors(directory, short)
         short -= _drop_durable_pins(directory, short)
     return Eased(tuple(removed), max(0, short), room.free)
+
+
+def _remove_needless(
+    directory: Directory, snapshot: Snapshot, *, wanted: float, keep: int
+) -> tuple[FoundSave, ...]:
+    """Remove the trainer's own saves that durable newer ones have made needless; those removed."""
+    ledger = read_ledger(directory.path)
+    durable = {(e.root, e.fingerprint) for e in ledger.entries if e.n is not None}
+    saves = needless_saves(
+        snapshot,
+        bytes_needed=wanted,
+        is_own=lambda save: (
+            ledger.find(save, run_id=directory.run_id) is not None
+            and not are_foreign(save.all_files, directory.ledger.foreign)
+        ),
+        is_durable=lambda save: save.identity in durable,
+        keep=keep,
+    )
+    for save in saves:
+        _remove(directory.path, save)
+    return saves
 
 
 def make_room(directory: Directory, wanted: int) -> None:

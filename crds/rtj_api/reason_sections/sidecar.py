@@ -173,6 +173,18 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "State emptyDir.sizeLimit, or raise spec.sidecar.resources.limits.memory above it: what is "
         "restored there counts against the sidecar.",
     ),
+    Reason.LOCAL_SIZE_ABOVE_LIMITS: ReasonText(
+        "The checkpoint directory may hold more than the template's limits (memory, or "
+        "ephemeral-storage) let its containers write.",
+        "The message names both: raise the limit, or lower the size.",
+    ),
+    Reason.RESTORE_TOO_LARGE: ReasonText(
+        "A pod would have to fetch more bytes than checkpoint.local.maxRestoreBytes for the save "
+        "that was chosen. Nothing was fetched, and the job is held.",
+        "Raise maxRestoreBytes, or mount a volume at checkpoint.path that outlives the pod, from "
+        "which a restart fetches nothing.",
+        Charge.USER,
+    ),
     Reason.SUPERVISOR_MISSING: ReasonText(
         "The trainer's image has no Python, so a shell supervises it: its output is not read.",
         "Put a python3 (3.8 or newer) into the trainer's image.",

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from rtj_api import validations as v
 from rtj_api.api_base import Api, ShortText
-from rtj_api.v1alpha1.base import GlobText, PathText
+from rtj_api.v1alpha1.base import GlobText, PathText, Quantity
 from rtj_api.v1alpha1.store import Retention, Store
 from rtj_api.validation_fields import Validation
 
@@ -56,9 +56,50 @@ class Mirror(StrEnum):
     NEVER = "never"
 
 
+class Medium(StrEnum):
+    DISK = "Disk"
+    MEMORY = "Memory"
+
+
 class Local(Api):
     """The copies in the pods, which make most restarts free of any download."""
 
+    medium: Medium = Field(
+        Medium.DISK,
+        description=(
+            "What the emptyDir at checkpoint.path lies on, where no volume is mounted there. "
+            "Memory is the fastest, counts against the memory limits of whoever writes it, and "
+            "needs size."
+        ),
+    )
+    size: Quantity | None = Field(
+        None,
+        description=(
+            "What that emptyDir may hold, such as 200Gi: beyond it the kubelet evicts the pod. At "
+            "70 % the oldest durable saves are removed. On Disk a pod is placed on a node with so "
+            "much room. Default: the node's disk."
+        ),
+        json_schema_extra=v.rules(*v.LOCAL_SIZE),
+    )
+    keep: int | None = Field(
+        None,
+        ge=2,
+        le=1000,
+        description=(
+            "Keep so many of the newest durable saves in each pod and remove older ones once they "
+            "are durable: the trainer's own only where the volume ends with the pod, on any other "
+            "volume what the sidecar holds on to. Default: 2, and the trainer's own are removed "
+            "only where the volume fills."
+        ),
+    )
+    max_restore_bytes: Quantity | None = Field(
+        None,
+        description=(
+            "A pod that would have to fetch more bytes than this for a restore fetches nothing, "
+            "and the job is held with RestoreTooLarge, such as 500Gi. Default: no limit."
+        ),
+        json_schema_extra=v.rules(*v.MAX_RESTORE),
+    )
     mirror: Mirror = Field(
         Mirror.AUTO,
         description=(
@@ -166,4 +207,4 @@ class Checkpoint(Api):
         ),
     )
     retention: Retention = Field(default_factory=Retention, json_schema_extra=v.rules(*v.RETENTION))
-    local: Local = Field(default_factory=Local)
+    local: Local = Field(default_factory=Local, json_schema_extra=v.rules(*v.LOCAL))

@@ -225,3 +225,33 @@ RETENTION: Final = (
         "without which every save is kept",
     ),
 )
+
+
+LOCAL_SIZE: Final = (
+    Rule(
+        "local-size",
+        "type(self) == int ? self >= 1048576 : "
+        "quantity(string(self)).compareTo(quantity('1Mi')) >= 0",
+        "local.size is below 1Mi, which holds no save: write bytes, such as 200Gi, or leave it out",
+    ),
+)
+
+
+MAX_RESTORE: Final = (
+    Rule(
+        "max-restore",
+        "type(self) == int ? self >= 1 : quantity(string(self)).compareTo(quantity('1')) >= 0",
+        "local.maxRestoreBytes is below 1, with which nothing could ever be restored: write bytes, "
+        "such as 500Gi, or leave it out",
+    ),
+)
+
+
+LOCAL: Final = (
+    Rule(
+        "local-memory",
+        "!has(self.medium) || self.medium != 'Memory' || has(self.size)",
+        "local.medium Memory needs local.size: what is written there counts against the memory "
+        "limits of the pod's containers, so it must have a bound",
+    ),
+)

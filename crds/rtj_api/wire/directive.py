@@ -151,6 +151,8 @@ class SidecarConfig(Wire):
     trainer_grace_seconds: float = 30
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
     mirror: str = "auto"  # auto | always | never
+    keep_local: int | None = None  # newest durable saves that stay in the pod; None: at least 2
+    max_restore_bytes: int | None = None  # that a restore may fetch; None: any number
     keep_last: int | None = None
     keep: KeepRules = Field(default_factory=KeepRules)
     poll_seconds: float = 1.0  # scan of the checkpoint directory

@@ -36,9 +36,10 @@ HOLDING = STORE_REASONS | {
     Reason.DIRECTORY_READ_ONLY,
     Reason.DIRECTORY_MISSING,
     Reason.DISK_FULL,
+    Reason.RESTORE_TOO_LARGE,
 }
 # Nor for one of these once it trained: it would do the same again.
-ENDING = frozenset({Reason.CHECKPOINT_IGNORED, Reason.PROBE_NOT_RUN})
+ENDING = frozenset({Reason.CHECKPOINT_IGNORED, Reason.PROBE_NOT_RUN, Reason.RESTORE_TOO_LARGE})
 
 
 # No look at the store ends these.

@@ -85,6 +85,8 @@ def desired_config(
         trainer_grace_seconds=trainer_grace_seconds(spec),
         verify_resume=_verify(spec.recovery.verify_resume),
         mirror=checkpoint.local.mirror,
+        keep_local=checkpoint.local.keep,
+        max_restore_bytes=quantities.parsed(checkpoint.local.max_restore_bytes),
         keep_last=checkpoint.retention.keep_last,
         keep=_keep(checkpoint.retention, has_store=store is not None),
         status_port=port,
@@ -92,7 +94,11 @@ def desired_config(
         fenced_directory=is_fenced(kind),
         keeps_in_directory=store is None,
         pod_volume=parts.checkpoint is None or parts.checkpoint.ends_with_pod,
-        pod_volume_bytes=parts.checkpoint.limit_bytes if parts.checkpoint else None,
+        pod_volume_bytes=(
+            parts.checkpoint.limit_bytes
+            if parts.checkpoint
+            else quantities.parsed(checkpoint.local.size)
+        ),
         outputs=list(spec.outputs),
         rendezvous_told=is_on_host(spec),
         post_start=post_start(parts.pod["containers"][parts.trainer]),

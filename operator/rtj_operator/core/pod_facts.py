@@ -12,7 +12,7 @@ from typing import Any
 from rtj_api import contract
 from rtj_api.v1alpha1 import JobSpec
 
-from rtj_operator.core import mounts, ports, without_store
+from rtj_operator.core import local_volume, mounts, ports, without_store
 from rtj_operator.core import template as tpl
 from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.template import Manifest
@@ -96,6 +96,7 @@ def parts_of(spec: JobSpec, *, owner: Owner, made_in: int) -> Parts:
     tpl.check_template(pod)
     index = tpl.trainer_index(pod)
     checkpoint = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
+    local_volume.check(spec.checkpoint.local, mount=checkpoint)
     store = spec.checkpoint.store
     if store is None:
         without_store.check(checkpoint, path=spec.checkpoint.path)

@@ -17,7 +17,7 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.steering import path_in
 from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
-from rtj_operator.core import mounts
+from rtj_operator.core import local_volume, mounts
 from rtj_operator.core import template as tpl
 from rtj_operator.core.apart import keep_apart
 from rtj_operator.core.avoid import keep_off
@@ -68,9 +68,17 @@ def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
     index = tpl.trainer_index(pod)
     found = [tpl.inner_restarts(pod["containers"][index], where=f"containers[{index}]")]
     mount = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
-    if mount is not None:
-        text = memory_warning(spec, pod=pod, mounts=mount.mounts)
-        found.append(Refusal(Reason.SIDECAR_MEMORY_TOO_SMALL, text) if text else None)
+    local = spec.checkpoint.local
+    if mount is None:
+        pod = local_volume.with_own_volume(pod, local)
+    held = mount.mounts if mount is not None else ({"name": contract.VOLUME_CHECKPOINTS},)
+    text = memory_warning(spec, pod=pod, mounts=held)
+    found.append(Refusal(Reason.SIDECAR_MEMORY_TOO_SMALL, text) if text else None)
+    for text in (
+        local_volume.memory_warning(pod=pod, mounts=held, trainer=pod["containers"][index]),
+        local_volume.disk_warning(local, pod=pod) if mount is None else None,
+    ):
+        found.append(Refusal(Reason.LOCAL_SIZE_ABOVE_LIMITS, text) if text else None)
     return tuple(warning for warning in found if warning is not None)
 
 
@@ -178,9 +186,10 @@ def _pod_spec(
     places = {mount["mountPath"] for mount in checkpoint_mounts}
     if parts.source_mount is not None and parts.source_mount["mountPath"] not in places:
         checkpoint_mounts.append(dict(parts.source_mount))
+    own = [] if parts.checkpoint else [local_volume.own_volume(spec.checkpoint.local)]
     sidecar = desired_sidecar(
         spec,
-        pod=parts.pod,
+        pod={**parts.pod, "volumes": [*(parts.pod.get("volumes") or []), *own]},
         trainer=parts.pod["containers"][parts.trainer],
         mounts=checkpoint_mounts,
         config=config,
@@ -192,10 +201,7 @@ def _pod_spec(
     pod["initContainers"] = [sidecar, *(pod.get("initContainers") or [])]
     pod["volumes"] = [
         *(pod.get("volumes") or []),
-        *_volumes(
-            own_checkpoints=not parts.checkpoint,
-            store=spec.checkpoint.store,
-        ),
+        *_volumes(own=own, store=spec.checkpoint.store),
     ]
     # A container that the kernel killed for memory comes back in the same pod, with its files.
     pod["restartPolicy"] = "OnFailure"
@@ -229,15 +235,14 @@ def _trainer(
     return container
 
 
-def _volumes(*, own_checkpoints: bool, store: Store | None) -> list[Manifest]:
+def _volumes(*, own: list[Manifest], store: Store | None) -> list[Manifest]:
     field = f"metadata.annotations['{contract.ANNOTATION_DIRECTIVE}']"
     directive = {"path": "directive", "fieldRef": {"fieldPath": field}}
     volumes: list[Manifest] = [
         {"name": contract.VOLUME_RUN, "emptyDir": {}},
         {"name": contract.VOLUME_PODINFO, "downwardAPI": {"items": [directive]}},
+        *own,
     ]
-    if own_checkpoints:
-        volumes.append({"name": contract.VOLUME_CHECKPOINTS, "emptyDir": {}})
     if store and store.ca_bundle:
         volumes.append({"name": contract.VOLUME_CA, **_ca_source(store.ca_bundle)})
     if store and store.credentials_secret:

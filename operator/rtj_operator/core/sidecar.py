@@ -15,6 +15,7 @@ from typing import Any
 from rtj_api import contract, wire
 from rtj_api.v1alpha1 import JobSpec
 
+from rtj_operator.core.local_volume import disk_request
 from rtj_operator.core.mounts import memory_bytes
 from rtj_operator.core.quantities import mebibytes, parsed
 from rtj_operator.core.template import Manifest
@@ -167,7 +168,8 @@ def _resources(
             own = parsed(part.get("memory"))
             if own is not None:
                 part["memory"] = mebibytes(own + in_memory)
-    return found
+    disk = disk_request(spec.checkpoint.local, pod=pod)
+    return {**found, "requests": {**disk, **found.get("requests", {})}} if disk else found
 
 
 def memory_warning(

@@ -82,6 +82,21 @@ def test_what_is_not_durable_stays_until_a_newer_one_is(tmp_path: Path) -> None:
     assert eased(place).removed[:2] == ("step_1.pt", "step_2.pt")
 
 
+def test_so_many_as_were_asked_for_stay_however_empty_it_is(tmp_path: Path) -> None:
+    place = Place(tmp_path / "out")
+    filled(place, range(1, 7))
+    asked = PodVolume(limit=100 * SAVE, keep=3)
+    assert eased(place, asked).removed == ("step_1.pt", "step_2.pt", "step_3.pt")
+    assert left(place) == [4, 5, 6]
+    filled(place, range(7, 10), durable=False)
+    assert eased(place, asked).removed == ("step_4.pt", "step_5.pt", "step_6.pt")
+    filled(place, range(10, 11))
+    assert eased(place, asked).removed == ("step_7.pt",)
+    assert left(place) == [8, 9, 10]
+    eased(place, PodVolume(limit=SAVE, keep=3))
+    assert left(place) == [9, 10], "too full: two stay"
+
+
 def test_a_persons_file_and_one_that_is_named_stay(tmp_path: Path) -> None:
     place = Place(tmp_path / "out")
     place.save("step_1.pt", step=1, floats=FLOATS)

@@ -103,6 +103,9 @@ CASES: dict[Reason, Case] = {
     Reason.PROBE_NOT_RUN: Case(
         gave_up(Reason.PROBE_NOT_RUN, rank=1), spec_changed, by_itself=False
     ),
+    Reason.RESTORE_TOO_LARGE: Case(
+        gave_up(Reason.RESTORE_TOO_LARGE, rank=1), spec_changed, by_itself=False
+    ),
     Reason.PROBE_FAILED: Case(
         report(0, candidates=[REFUSED], listed=True, fence=1),
         asked_for(wire.RequestAction.RESTART),
@@ -216,3 +219,12 @@ def test_complete_waits_for_what_the_holder_has_named_and_not_committed() -> Non
     assert decide(waiting).rule != "success"
     committed = open_save.model_copy(update={"durable": True})
     assert decide(report(0, fence=1, candidates=[committed])(seen)).rule == "success"
+
+
+def test_a_restore_that_may_not_be_holds_after_the_counted_start_too() -> None:
+    seen = gave_up(Reason.RESTORE_TOO_LARGE, rank=1)(running())
+    plan = decide(heard_now(seen))
+    assert plan.status is not None
+    assert plan.status.hold is not None
+    assert (plan.status.hold.reason, plan.status.hold.retry_at) == (Reason.RESTORE_TOO_LARGE, None)
+    assert plan.status.hold.message

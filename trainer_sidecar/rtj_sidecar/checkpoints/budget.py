@@ -36,19 +36,20 @@ def fullest(usages: Sequence[Usage]) -> Usage:
 def needless_saves(
     snapshot: Snapshot,
     *,
-    bytes_needed: int,
+    bytes_needed: float,
     is_own: Callable[[FoundSave], bool],
     is_durable: Callable[[FoundSave], bool],
+    keep: int = NEWEST_KEPT,
 ) -> tuple[FoundSave, ...]:
     """Local saves to remove, oldest first, until `bytes_needed` are freed or none is left.
 
-    `is_own`: this run's trainer made it and it was seen to finish. One that never became durable
-    goes only where a newer one is durable.
+    `keep`: of the newest, at least two. `is_own`: this run's trainer made it and it was seen to
+    finish. One that never became durable goes only where a newer one is durable.
     """
     named = {pointer.names for pointer in snapshot.pointers}
     placed = [s for s in snapshot.saves if (s.step, s.epoch) != (None, None)]
     durable = [index for index, save in enumerate(placed) if is_durable(save)]
-    last = min(len(placed) - NEWEST_KEPT, durable[-1] + 1 if durable else 0)
+    last = min(len(placed) - max(keep, NEWEST_KEPT), durable[-1] + 1 if durable else 0)
     freed, chosen = 0, []
     for save in placed[: max(0, last)]:
         if freed >= bytes_needed:

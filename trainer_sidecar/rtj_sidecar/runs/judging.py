@@ -74,6 +74,7 @@ class Judging:
         *,
         pinned: Collection[str] = (),
         incoming: Path | None = None,
+        most: int | None = None,
         fence: int | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
@@ -81,7 +82,8 @@ class Judging:
         """Prove candidates, newest first, until one is whole; bad ones get marked `invalid`.
 
         `incoming` given: a save that is not `pinned` is fetched to `incoming/<name>/` and hashed
-        on the way, so that `fetch` to the same place moves nothing again.
+        on the way, so that `fetch` to the same place moves nothing again; unless that were more
+        than `most` bytes.
         """
         judged = vet(
             self._context,
@@ -89,6 +91,7 @@ class Judging:
             manifest_of=self._manifest_of,
             pinned=pinned,
             incoming=incoming,
+            most=most,
             fence=fence,
             progress=progress,
             cancel=cancel,

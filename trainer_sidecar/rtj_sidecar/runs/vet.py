@@ -32,11 +32,13 @@ def vet(
     pinned: Collection[str],
     incoming: Path | None,
     fence: int | None,
+    most: int | None = None,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> list[Candidate]:
     """The candidates in the same order, up to the first proved one judged, bad ones `invalid`.
 
+    `most`: bytes that may be fetched; of a larger save only sizes and checksums are compared.
     A weights-only save that is proved does not end the search. Raises StoreProblem, Cancelled.
     """
     judged: list[Candidate] = []
@@ -51,10 +53,12 @@ def vet(
         if manifest is None or save is None:
             judged.append(candidate)
             continue
+        mine = sum(file.size for file in wanted_by(manifest, context.rank))
+        is_fetched = candidate.name not in pinned and (most is None or mine <= most)
         finding = _judge(
             context,
             manifest,
-            deep_into=None if candidate.name in pinned else incoming,
+            deep_into=incoming if is_fetched else None,
             progress=progress,
             cancel=cancel,
         )
