@@ -73,7 +73,9 @@ async def test_all_pods_are_lost_in_a_save(
         manifest = next(m for m in fleet.history().manifests.values() if m.name == resume.name)
         assert manifest.layout == case.layout
         step = manifest.epoch if case.options.get("counts") == "epoch" else manifest.step
-        assert step in told.digests or (step is None and case.in_place)
+        # Keras' backup states an epoch alone.
+        is_silent = step is None and case.in_place and case.layout != "dcp"
+        assert step in told.digests or is_silent
         assert case.in_place or step >= newest
         for pod in fleet.pods:
             mine = sorted(str(f.relative_to(pod.path)) for f in pod.path.rglob("*") if f.is_file())

@@ -92,16 +92,18 @@ def dcp_directory(
     ranks: int = 2,
     save_id: str = "a",
     payload: int = 500,
+    plain_rank: int = 0,
 ) -> None:
     """`keys`: name -> what its zip holds (None: a tensor's bytes). Each rank has a part of each
-    tensor; plain values lie with rank 0. Shards first, `.metadata` last, as DCP does."""
+    tensor; plain values lie with `plain_rank`, before the tensors: DCP gives them to the rank with
+    the fewest bytes. Shards first, `.metadata` last, as DCP does."""
     directory.mkdir(parents=True, exist_ok=True)
     storage: dict[Any, Any] = {}
     base = "torch.distributed.checkpoint"
     for rank in range(ranks):
         content = b""
-        for key, value in keys.items():
-            if rank and value is not None:
+        for key, value in sorted(keys.items(), key=lambda item: item[1] is None):
+            if rank != plain_rank and value is not None:
                 continue
             piece = torch_bytes(value, payload=payload)
             index = Object(f"{base}.metadata", "MetadataIndex", {"fqn": key, "index": rank})

@@ -67,6 +67,8 @@ class Directory:
                 is_known=self.ledger.is_known,
                 is_earlier=self._is_earlier,
                 settle=settle,
+                # Who writes the whole directory rewrites whatever its save consists of.
+                laid=frozenset() if self.expect.whole else self.ledger.laid,
             )
         except OSError as error:
             raise problem_of(error, self.path, "read") from error

@@ -162,7 +162,7 @@ class Holding:
             run.name_ship,
             fence=fence,
             n=entry.next_n,
-            save=lead.facts,
+            save=found.name.facts,
             seen={rank: heard.save.paths for rank, heard in found.name.by_rank.items()},
             world_size=world_of_new(at, directive) or directive.world_size,
             adopted=lead.attempt == 0,
@@ -193,7 +193,7 @@ class Holding:
             OpenShip(record=ship, generations=group.generations, made_in=group.lead.attempt)
         )
         log.info("named %s, expected from ranks %s", ship.name, ship.expected)
-        facts = group.lead.facts
+        facts = group.facts
         named = Candidate(
             name=ship.name,
             step=ship.step,

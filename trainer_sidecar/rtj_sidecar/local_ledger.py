@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from rtj_sidecar.checkpoints.carried import carried
@@ -20,6 +20,7 @@ from rtj_sidecar.checkpoints.foreign import (
     read_foreign,
     write_foreign,
 )
+from rtj_sidecar.checkpoints.laid import read_laid, write_laid
 from rtj_sidecar.checkpoints.ledger import (
     LedgerEntry,
     alias_mark,
@@ -42,6 +43,7 @@ class LocalLedger:
         self._run_id = run_id
         self._known: set[tuple[str, str]] = set()  # generations that the ledger has
         self.foreign: frozenset[str] = frozenset()  # marks of files that were there before us
+        self.laid: frozenset[str] = frozenset()  # marks of DCP files as the last restore left them
 
     def load(self, *, snapshot_if_new: Callable[[], Snapshot] | None) -> None:
         """`snapshot_if_new`: no trainer was started in this pod yet, so what a directory holds that
@@ -53,6 +55,7 @@ class LocalLedger:
         else:
             self.foreign = read_foreign(self._path) or frozenset()
         self._known = {(e.root, e.fingerprint) for e in entries if e.run_id == self._run_id}
+        self.laid = read_laid(self._path)
 
     # --- asking ---
 
@@ -120,6 +123,10 @@ class LocalLedger:
         entry = entry_for(found, run_id=self._run_id, fence=fence, n=n, time=time.time())
         append_ledger(self._path, [entry])
         self._known.add(found.identity)
+
+    def note_laid(self, files: Iterable[FileEntry]) -> None:
+        """A restore has just ended, and no trainer was told to go since. Raises OSError."""
+        self.laid = write_laid(self._path, files)
 
     def note_durable(self, save: LocalSave) -> None:
         """Write in the ledger that the store has the save that lies here."""

@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.messages import SeenSave
+from rtj_sidecar.runs.labels import labelled
+from rtj_sidecar.runs.records import SaveFacts
 
 MAX_OPEN = 2
 
@@ -50,8 +52,13 @@ class Group:
 
     @property
     def lead(self) -> SeenSave:
-        """What the lowest rank saw: the group's facts."""
+        """What the lowest rank saw."""
         return self.by_rank[min(self.by_rank)].save
+
+    @property
+    def facts(self) -> SaveFacts:
+        """The lowest rank's, with the labels that the ranks know together."""
+        return labelled([heard.save.facts for _, heard in sorted(self.by_rank.items())])
 
     @property
     def generations(self) -> dict[int, str]:

@@ -219,7 +219,9 @@ class Restorer:
         """The restored save is a new generation on this disk, but no new save."""
         at = self._at
         try:
+            at.directory.ledger.note_laid(())  # all that lies here counts until the trainer writes
             look = at.directory.look(writers=Writers(gone=True))
+            at.directory.ledger.note_laid(look.snapshot.files)
             for save, _ in look.judged:
                 if save.root_key == target.facts.root_key:
                     number = keys.parse_name(target.name) if target.durable else None

@@ -7,7 +7,7 @@ Must never change a file, and never judge by more than what it saw.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rtj_sidecar.checkpoints.deeper import NOT_DEEPER, Deeper, Depth
@@ -62,9 +62,12 @@ class Sight:
         is_known: Callable[[FoundSave], bool],
         is_earlier: Callable[[FoundSave], bool] = lambda _: False,
         settle: float = SETTLE_SECONDS,
+        laid: Collection[str] = (),
     ) -> Look:
         """What the directory holds now. Raises OSError where it cannot be read."""
-        snapshot = take_snapshot(reader=self._reader, layouts=self._layouts, previous=self.snapshot)
+        snapshot = take_snapshot(
+            reader=self._reader, layouts=self._layouts, previous=self.snapshot, laid=laid
+        )
         now = time.monotonic()
         lost = vanished(before=self.snapshot.saves, now=snapshot, is_known=is_known)
         self.in_hurry = self.in_hurry or bool(lost)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
 
+from rtj_sidecar.checkpoints.laid import without_left
 from rtj_sidecar.checkpoints.layouts.base import Layout, Listing
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
 from rtj_sidecar.checkpoints.layouts.metric_names import with_named_metrics
@@ -55,15 +56,17 @@ def take_snapshot(
     layouts: Sequence[Layout],
     previous: Snapshot = EMPTY,
     only: str | None = None,
+    laid: Collection[str] = (),
 ) -> Snapshot:
     """What `reader.root` holds now (`only` this top-level name of it, if given).
 
-    A directory that does not exist yet is an empty one.
+    `laid`: see `checkpoints.laid`. A directory that does not exist yet is an empty one.
     `previous` is the snapshot before (same root, same layouts): where nothing changed its saves
     are taken over, and a save that only lost files since is named in `shrinking`.
     Raises OSError only where the root itself cannot be read.
     """
     files, links, odd = walk(reader.root, only=only)
+    files = without_left(files, laid)
     if files and (files, links, odd) == (previous.files, previous.links, previous.odd):
         return replace(previous, shrinking=frozenset()) if previous.shrinking else previous
     found = snapshot_of(files, links, odd, reader=reader, layouts=layouts)

@@ -19,6 +19,7 @@ from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fence import FenceLost, lost_to
 from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.labels import labelled
 from rtj_sidecar.runs.lineage import ignored
 from rtj_sidecar.runs.marks import mark
 from rtj_sidecar.runs.records import (
@@ -209,23 +210,24 @@ def merge(parts: Sequence[PartRecord]) -> list[FileRecord]:
 def _facts(ship: ShipRecord, parts: Mapping[int, PartRecord]) -> SaveFacts:
     """What the ranks know together: the lowest rank that knows a thing says it."""
     told = [part.save for _, part in sorted(parts.items()) if part.files and part.save is not None]
-
-    def first(values: Sequence[object]) -> object:
-        return next((value for value in values if value is not None), None)
-
+    known = labelled(told) if told else SaveFacts(root_key=ship.root_key, layout=ship.layout)
     states = [each.full_state for each in told if each.full_state is not None]
     return SaveFacts(
         root_key=ship.root_key,
         layout=ship.layout,
-        step=first([ship.step, *(each.step for each in told)]),
-        epoch=first([ship.epoch, *(each.epoch for each in told)]),
-        loss=first([each.loss for each in told]),
+        step=known.step if ship.step is None else ship.step,
+        epoch=known.epoch if ship.epoch is None else ship.epoch,
+        loss=known.loss,
         # Ranks that hold only a random state know of no optimizer: one that has it decides.
         full_state=any(states) if states else None,
         status="Verified" if any(each.status == "Verified" for each in told) else "Settled",
         gates=[gate for each in told[:1] for gate in each.gates],
-        facts=facts_of_parts(told),
+        facts={**facts_of_parts(told), **_unit(known)},
     )
+
+
+def _unit(known: SaveFacts) -> dict[str, object]:
+    return {"unit": known.facts["unit"]} if "unit" in known.facts else {}
 
 
 def _part_files(part: PartRecord) -> PartFiles:

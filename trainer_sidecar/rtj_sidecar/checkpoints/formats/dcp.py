@@ -78,19 +78,6 @@ def _slice(index: Any, info: Any) -> Slice:
     return Slice(key if isinstance(key, str) else "", path, offset, length)
 
 
-def read_number(window: Window, part: Slice, *, caps: Caps) -> int | float | None:
-    """The number in a slice that is a plain Python or numpy number; None for all else."""
-    if part.length > 1 << 20:
-        return None
-    inner = window.part(part.offset, part.length)
-    archive = zips.read_archive(inner, caps=caps)
-    for member in archive.members:
-        if member.name.endswith("/data.pkl"):
-            value = stub.load(zips.read_member(inner, archive, member, limit=1 << 20), caps=caps)
-            return value if isinstance(value, int | float) else None
-    return None
-
-
 def check_shard(
     window: Window, buffer: bytearray, *, slices: Iterable[Slice] | None, caps: Caps
 ) -> FileCheck:

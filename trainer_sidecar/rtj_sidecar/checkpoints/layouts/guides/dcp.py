@@ -21,8 +21,9 @@ GUIDES = (
             " from a larger world are no part of it"
         ),
         metadata=(
-            "names of all tensors and objects; step, epoch and loss where they were saved as plain"
-            " numbers"
+            "names of all tensors and objects; step, epoch and loss where they were saved as single"
+            " numbers, plain ones or tensors without dimensions. DCP gives a number to whichever"
+            " rank has the fewest bytes: with disks of their own the ranks tell it together"
         ),
         resumes=(
             "Your script calls `dcp.load(checkpoint_id=os.environ['RTJ_RESUME_CHECKPOINT'])`, or"
@@ -34,14 +35,15 @@ GUIDES = (
         on_own_disks=(
             "Every rank reads `.metadata`, and the shards that hold its slices: after a change of"
             " placement or world size those are of other ranks. All files are brought to every"
-            " rank. No shared volume needed"
+            " rank. No shared volume needed. Saved again into the same directory, what a restore"
+            " brought of the other ranks is part of no later save"
         ),
         evidence=(
             "torch 2.15.0, two gloo processes, sync and async_save: cut off at every file, one kill"
             " each at a save in a shared directory, and one with disks of their own, shipped while"
             " it trained and back on empty disks: `dcp.load` with the right step and equal tensors."
-            " Saved again into the same directory: both ways once, too; there the records state no"
-            " step, for nothing outside the shards does"
+            " Saved again into the same directory: both ways once, too, by the step that one"
+            " rank's shard holds and another's `.metadata` places"
         ),
     ),
     Guide(
