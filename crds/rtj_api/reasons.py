@@ -129,6 +129,7 @@ class Reason(StrEnum):
     CHECKPOINT_POISON = "CheckpointPoison"
     CHECKPOINT_CLEARED = "CheckpointCleared"
     FOREIGN_CHECKPOINT = "ForeignCheckpoint"
+    FRAMEWORK_CHANGED = "FrameworkChanged"
     SAVES_VANISH = "SavesVanish"
     OUTPUT_MISSING = "OutputMissing"
     CHECKPOINT_ORDER_UNKNOWN = "CheckpointOrderUnknown"

@@ -67,6 +67,10 @@ def composer(
         "schedulers": {"LambdaLR": {}},
         "timestamp": stamp,
         "dataset_state": {"train": None, "eval": {}},
+        "metadata": {
+            "composer_env_info": {"composer_version": "0.32.1"},
+            "torch_version": "2.7.0",
+        },
     }
     place = root / f"ep{epoch}-ba{batch}-rank{rank}.pt"
     torch_file(place, {"state": state, "rng": [{"python": [3]}] * world_size})

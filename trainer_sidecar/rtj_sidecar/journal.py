@@ -56,6 +56,7 @@ class Entry(Wire):
     lacking: dict[str, str] = Field(default_factory=dict)  # by save: which required key it lacks
     lacking_of: list[str] = Field(default_factory=list)  # the keys that were required then
     loss_band: dict[str, float] | None = None  # recorded with the save that was restored
+    versions: dict[str, str] = Field(default_factory=dict)  # of the libraries that wrote it
     loss_check: LossCheck | None = None  # of the attempt that began from it
     trail: dict[str, Any] | None = None  # recorded with that save, see trainer.trail
     replay: ReplayView | None = None  # of that attempt, as loss_check

@@ -25,6 +25,7 @@ from rtj_sidecar.sight import HURRY_SECONDS, Look
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.unfit_told import tell_unfit
 from rtj_sidecar.verifying import told_with
+from rtj_sidecar.versions_told import tell_versions
 from rtj_sidecar.waits import happens
 
 KEY = "directory"
@@ -237,6 +238,7 @@ class Looking:
             new.append(local)
             self._count(local)
             tell_unfit(at, local)
+            tell_versions(at, local)
         return new
 
     def _made_in(self) -> int:

@@ -27,6 +27,7 @@ from rtj_api.wire import (
 from rtj_sidecar.checkpoints.foreign import set_aside_dir
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.restore import Owner, RestoreError
+from rtj_sidecar.checkpoints.versions import versions_of
 from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.looking import Looking
@@ -142,6 +143,7 @@ class Restorer:
         at.journal.note(
             loss_band=band if isinstance(band, dict) else None,
             trail=trail if isinstance(trail, dict) else None,
+            versions=versions_of(target.facts.facts),
         )
         done = await at.on_disk(
             restore,

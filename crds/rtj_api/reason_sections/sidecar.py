@@ -82,6 +82,11 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "newest one. It was moved aside, below `.rtj/set-aside`, and is never deleted.",
         "Keep what is not this run's own outside of checkpoint.path.",
     ),
+    Reason.FRAMEWORK_CHANGED: ReasonText(
+        "The trainer saves with other versions of its libraries than those that wrote the save it "
+        "resumed from. The message names both. Nothing is refused because of it.",
+        "If the save does not load, or the loss moved, use the image that it was saved with.",
+    ),
     Reason.CHECKPOINT_ARCHIVING: ReasonText(
         "A save older than checkpoint.retention.archiveAfterSeconds is on its way to a slower "
         "class of the store.",

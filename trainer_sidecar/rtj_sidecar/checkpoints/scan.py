@@ -34,6 +34,7 @@ from rtj_sidecar.checkpoints.types import (
     PointerKind,
     Snapshot,
 )
+from rtj_sidecar.checkpoints.versions import with_versions
 
 COMPANION_BYTES = 1 << 20
 COMPANION_COUNT = 256
@@ -194,7 +195,8 @@ def _recognise(
         roots = {save.root_key for save in found} - taken
         # Whatever lies below a save's directory is settled by that layout, claimed or not.
         left = tuple(e for e in left if e.path not in taken and not _is_below(e.path, roots))
-    return tuple(sorted(map(with_named_metrics, saves), key=save_order))
+    told = (with_versions(with_named_metrics(save), reader) for save in saves)
+    return tuple(sorted(told, key=save_order))
 
 
 def _pointers(

@@ -7,7 +7,8 @@ values of limited length.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rtj_sidecar.checkpoints.formats.inert import Stub
@@ -27,6 +28,22 @@ STEP_KEYS += ("steps_run", "num_updates")
 EPOCH_KEYS = ("epoch", "current_epoch", "epochs_run", "epochs")
 LOSS_KEYS = ("loss", "train_loss", "val_loss", "validation_loss", "eval_loss")
 _NESTED = ("state", "trainer", "train_state", "trainer_state", "meta", "metadata", "progress")
+VERSIONS = "versions"
+_VERSION = re.compile(r"^_?([A-Za-z][\w-]*?)[_-]version$")
+_LIBRARIES = {"ds": "deepspeed", "pytorch-lightning": "lightning"}
+_NO_LIBRARY = {
+    "checkpoint",
+    "format",
+    "file",
+    "state",
+    "data",
+    "model",
+    "dataset",
+    "config",
+    "base",
+}
+_ENVIRONMENTS = ("state", "metadata", "meta", "composer_env_info", "env", "environment", "versions")
+"""Mappings that may hold versions, each inside of the others."""
 _MAX_KEYS = 64
 _MAX_TEXT = 200
 
@@ -59,7 +76,34 @@ def from_state(value: Any) -> dict[str, object]:
     best = {key[:_MAX_TEXT]: number(top[key]) for key in names if key.startswith("best")}
     if known := {key: item for key, item in best.items() if item is not None}:
         facts["best"] = known
+    if versions := _versions(top):
+        facts[VERSIONS] = versions
     return facts
+
+
+def versions_in(items: Iterable[tuple[Any, Any]]) -> dict[str, str]:
+    """Library -> version, of the pairs whose key is `<library>_version` and whose value is a text
+    that begins with a number: a format's own number names no library."""
+    found: dict[str, str] = {}
+    for key, value in items:
+        named = _VERSION.match(key) if isinstance(key, str) and len(key) < 64 else None
+        if named is None or not isinstance(value, str) or not value[:1].isdigit():
+            continue
+        library = named.group(1).lower()
+        if library not in _NO_LIBRARY:
+            found.setdefault(_LIBRARIES.get(library, library), value[:64])
+    return found
+
+
+def _versions(top: Mapping[Any, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    level: list[Mapping[Any, Any]] = [top]
+    for _ in range(4):
+        for each in level:
+            found = {**versions_in(list(each.items())[:1000]), **found}
+        inner = (_mapping(each.get(name)) for each in level for name in _ENVIRONMENTS)
+        level = [each for each in inner if each is not None]
+    return dict(list(found.items())[:16])
 
 
 def whole_number(value: Any) -> int | None:
