@@ -11,6 +11,7 @@ import time
 from rtj_api import contract
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.costs import note_sign
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.trainer.losses import check
 from rtj_sidecar.trainer.signs import Sign, read_line, read_progress_line
@@ -55,6 +56,9 @@ async def follow_progress(at: Station) -> None:
         if told and not unread:
             at.reporter.heal("progress")
         at.progress, at.losses = progress, losses
+        sources = (extra, follower) if told else (follower,) if lines else ()
+        for source in sources[:1]:
+            note_sign(at, told_at=min(now, source.written_at or now))
         at.steps = at.steps.with_log(printed).with_file(written)
         _compare(at)
         if lines or told:

@@ -27,6 +27,8 @@ class PinRecord(Wire):
     ordinal: int  # counts the saves of this directory
     facts: SaveFacts
     seen_at: float
+    begun_at: float | None = None  # as its files tell; None: they do not, or an older sidecar's
+    finished_at: float | None = None
     name: str | None = None
     fence: int | None = None
     n: int | None = None
@@ -37,6 +39,11 @@ class PinRecord(Wire):
     over: str | None = None  # why it will never be durable: skipped, dropped, ignored
     mirror: bool = False  # fetched, not written by this rank's trainer
     alone: bool = False  # when it was named, nobody else had files of it, and none is missing
+
+    @property
+    def ended_at(self) -> float:
+        """When it was finished, as far as that is known."""
+        return self.seen_at if self.finished_at is None else self.finished_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import CheckpointView, Phase, Verdict
@@ -16,6 +16,7 @@ from rtj_api.wire import CheckpointView, Phase, Verdict
 from rtj_sidecar.checkpoints.quiescence import Writers
 from rtj_sidecar.checkpoints.types import FoundSave, Status
 from rtj_sidecar.checkpoints.types import Verdict as Judgement
+from rtj_sidecar.costs import costs_of, note_save
 from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.localsave import LocalSave
@@ -226,7 +227,12 @@ class Looking:
             if self._made_in() == at.attempt:
                 verdict = replace(verdict, facts={**verdict.facts, **told_with(at, save.step)})
             local = await at.on_disk(
-                pin_found, at.directory, save, verdict=verdict, attempt=self._made_in()
+                pin_found,
+                at.directory,
+                save,
+                verdict=verdict,
+                attempt=self._made_in(),
+                since=self._started_at(),
             )
             log.info(
                 "pinned %s step %s, %d bytes, %s",
@@ -244,6 +250,11 @@ class Looking:
     def _made_in(self) -> int:
         """The attempt whose trainer made what is new: the one that was told to go last."""
         return self._at.link.told_to_go()
+
+    def _started_at(self) -> float:
+        state = self._at.supervisor
+        started = state.trainer.started_at if state is not None else None
+        return started or 0.0
 
     def _is_ours(self, save: FoundSave) -> bool:
         at = self._at
@@ -275,6 +286,7 @@ class Looking:
                 step=record.facts.step, epoch=record.facts.epoch, now=record.seen_at
             )
             at.reporter.set(progress=at.progress.view())
+            note_save(at, local)
 
     def _valid(self) -> int:
         """Saves that could be chosen: proved ones of the run, and what is pinned for it here."""
@@ -303,10 +315,8 @@ class Looking:
         changes["invalid"] = self._invalid()
         if saves:
             changes["last_saved_step"] = saves[-1].record.facts.step
-            changes["last_saved_at"] = saves[-1].record.seen_at
-        times = [s.record.seen_at for s in saves if s.record.attempt == at.attempt]
-        if len(times) >= 2:
-            changes["interval_seconds"] = round((times[-1] - times[0]) / (len(times) - 1), 3)
+            changes["last_saved_at"] = saves[-1].record.ended_at
+        changes |= asdict(costs_of(at, saves))
         pending = [save for save in saves if save.is_pending]
         changes["pending_saves"] = len(pending)
         changes["pending_bytes"] = sum(save.bytes for save in pending)

@@ -14,6 +14,7 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.pin_choice import PinHow, how_to_pin
 from rtj_sidecar.checkpoints.pins import Pin, PinError, pin_save
 from rtj_sidecar.checkpoints.types import FoundSave, Verdict
+from rtj_sidecar.checkpoints.written import when_written
 from rtj_sidecar.directory import Directory
 from rtj_sidecar.directory_problem import DISK_ERRORS, DirectoryProblem, problem_of
 from rtj_sidecar.localsave import LocalSave, PinRecord, facts_of, pin_id, write_record
@@ -21,11 +22,12 @@ from rtj_sidecar.room import make_room
 
 
 def pin_found(
-    directory: Directory, found: FoundSave, *, verdict: Verdict, attempt: int
+    directory: Directory, found: FoundSave, *, verdict: Verdict, attempt: int, since: float
 ) -> LocalSave:
     """Pin a finished save and remember who made it. Raises DirectoryProblem; try again later.
 
-    The companions of this moment and the pointers that name the save go with it.
+    `since` is when the trainer of that attempt was started, in Unix seconds. The companions of
+    this moment and the pointers that name the save go with it.
     """
     snapshot = directory.sight.snapshot
     companions = (*snapshot.companions, *directory.ledger.loose_beside(found, snapshot))
@@ -44,13 +46,23 @@ def pin_found(
             # A companion may be a log that never rests; the save itself must not wait for it.
             extra["companions"] = []
             pin = _pin(directory, found)
-        facts = facts_of(found, verdict)
+        facts, now = facts_of(found, verdict), time.time()
+        before = [s.record.ended_at for s in directory.saves if s.record.attempt == attempt]
+        written = when_written(
+            found.files,
+            reader=directory.reader,
+            since=since,
+            after=max(before, default=since),
+            seen=now,
+        )
         record = PinRecord(
             run_id=directory.run_id,
             attempt=attempt,
             ordinal=directory.next_ordinal(),
             facts=facts.model_copy(update={"facts": {**facts.facts, **extra}}),
-            seen_at=time.time(),
+            seen_at=now,
+            begun_at=written.begun if written is not None else None,
+            finished_at=written.ended if written is not None else None,
         )
         write_record(directory.path, pin.id, record)
         directory.ledger.note(found)

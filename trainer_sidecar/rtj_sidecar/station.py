@@ -35,8 +35,9 @@ from rtj_sidecar.directory import Directory
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
-from rtj_sidecar.traffic import Traffic
+from rtj_sidecar.traffic import Sent, Traffic
 from rtj_sidecar.trainer.losses import Losses
+from rtj_sidecar.trainer.pace import Pace
 from rtj_sidecar.trainer.progress import Follower, Progress
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 from rtj_sidecar.trainer.trail import Steps
@@ -70,9 +71,11 @@ class Station:
     supervisor: SupervisorState | None = None
     progress: Progress = field(default_factory=Progress)
     losses: Losses = field(default_factory=Losses)
+    pace: Pace = field(default_factory=Pace)
     steps: Steps = field(default_factory=Steps)
     candidates: list[Candidate] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
+    sent: Sent | None = None
     transfers: Transfers = field(default_factory=Transfers)
     fetching: int = 0  # bytes that this attempt's prepare and restore have fetched so far
     counting: threading.Lock = field(default_factory=threading.Lock)
@@ -175,7 +178,7 @@ class Station:
     def begin_progress(self, *, back: int = 0) -> None:
         """Forget an older attempt's progress; read the log from here, or `back` bytes before."""
         self.progress = Progress()
-        self.losses, self.steps = Losses(from_start=not back), Steps()
+        self.losses, self.steps, self.pace = Losses(from_start=not back), Steps(), Pace()
         self.log_lines = Follower(self.link.run / contract.FILE_LOG, from_end=True, back=back)
         self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
         self.reporter.set(progress=self.progress.view())
@@ -183,7 +186,7 @@ class Station:
     def end_progress(self) -> None:
         """What the older attempt's trainer still prints says nothing about this one."""
         self.progress, self.log_lines, self.progress_lines = Progress(), None, None
-        self.losses, self.steps = Losses(), Steps()
+        self.losses, self.steps, self.pace = Losses(), Steps(), Pace()
         self.reporter.set(progress=self.progress.view())
 
     def tell_candidates(self) -> None:

@@ -6,6 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """The newest save of which this rank has sent its part whole: bytes that went, and how long."""
+
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """Bytes moved since this process began."""
 

@@ -20,6 +20,7 @@ from rtj_sidecar.runs.records import PartRecord, ShipRecord
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
+from rtj_sidecar.traffic import Sent
 from rtj_sidecar.waits import happens
 
 LOOK_SECONDS = 1.0
@@ -115,6 +116,7 @@ class Uploading:
         cancel = threading.Event()
         self._current = (record.name, cancel)
         size = sum(file.size for file in files)
+        began, before = time.monotonic(), at.traffic.uploaded
         try:
             with at.transfers.under_way(TransferKind.UPLOAD, record.name, size) as count:
 
@@ -137,6 +139,9 @@ class Uploading:
         finally:
             self._current = None
             cancel.set()  # also where this task was cancelled: the thread goes on by itself
+        moved = at.traffic.uploaded - before
+        if record.name in self.answered and moved > 0:
+            at.sent = Sent(moved, time.monotonic() - began)
 
     async def _send(self, ship: ShipRecord, local: LocalSave | None, call, /, *args, **kwargs):  # type: ignore[no-untyped-def]
         at = self._at

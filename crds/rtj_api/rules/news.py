@@ -15,7 +15,18 @@ QUIET = frozenset({"sequence", "sent_at", "transfers", "mirror"})
 QUIET_WITHIN: Mapping[str, frozenset[str]] = {
     "progress": frozenset({"step", "epoch", "loss", "updated_at", "source"}),
     "checkpoint": frozenset(
-        {"uploaded_bytes", "restored_bytes", "pending_bytes", "interval_seconds"}
+        {
+            "uploaded_bytes",
+            "restored_bytes",
+            "pending_bytes",
+            "interval_seconds",
+            "stall_seconds",
+            "stalls",
+            "save_bytes",
+            "writing_seconds",
+            "upload_bytes",
+            "upload_seconds",
+        }
     ),
     "trainer": frozenset({"tail"}),
 }

@@ -132,7 +132,13 @@ class CheckpointView(Wire):
     uploaded_bytes: int = 0
     restored_bytes: int = 0  # fetched for this attempt; 0 when local files were valid
     restore_total_bytes: int = 0
-    interval_seconds: float | None = None  # observed between saves
+    interval_seconds: float | None = None  # between this attempt's saves, as their files tell
+    stall_seconds: float = 0.0  # for which the steps stood still for saves of this attempt
+    stalls: int = 0  # those saves
+    save_bytes: int | None = None  # of the newest save, this rank's part
+    writing_seconds: float | None = None  # from its first file's beginning to its last change
+    upload_bytes: int | None = None  # sent for the save that this rank sent last
+    upload_seconds: float | None = None
 
 
 class MirrorView(Wire):

@@ -27,6 +27,7 @@ class Follower:
         self._inode: int | None = None
         self._offset = 0
         self._part = b""
+        self.written_at: float | None = None  # what was read last, or a little before
         if from_end:
             try:
                 status = os.stat(path)
@@ -45,6 +46,7 @@ class Follower:
             elif status.st_size < self._offset:
                 self._offset = 0
             self._inode = status.st_ino
+            self.written_at = status.st_mtime
             if status.st_size > self._offset:
                 content += self._read(self._path)
         except OSError:
