@@ -53,7 +53,7 @@ def server_with(definition: dict[str, Any], *, name: str) -> Iterator[Kube]:
             )
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
-        wait_for(is_established, within=30, what="the CRD established")
+        wait_for(is_established, within=120, what="the CRD established")
         yield kube
 
 

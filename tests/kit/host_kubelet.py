@@ -78,6 +78,16 @@ class HostKubelet:
         """Every pod that the job ever had here, oldest first."""
         return [pod for pod in self.pods.values() if pod.job == job]
 
+    def told(self, job: str) -> list[str]:
+        """A line for each pod that the job ever had here: what runs of it, and what ended it."""
+        lines = []
+        for pod in self.of_job(job):
+            worker, leaves = self._workers[pod.uid], self._leaving[pod.uid].is_set()
+            error = worker.exception() if worker.done() and not worker.cancelled() else None
+            runs = [c.name for c in (pod.trainer, pod.sidecar) if c.running]
+            lines.append(f"{pod.name}: {leaves=} {runs=} worker_done={worker.done()} {error=}")
+        return lines
+
     def of_rank(self, job: str, rank: int) -> HostPod:
         """The newest pod of that rank that still runs. KeyError where there is none."""
         for pod in reversed(self.of_job(job)):

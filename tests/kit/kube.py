@@ -87,7 +87,7 @@ class Kube:
         there = self.within(name)
         wait_for(
             lambda: there.find("serviceaccount", "default"),
-            within=30,
+            within=120,
             what=f"default service account of namespace {name}",
         )
         return there

@@ -292,7 +292,7 @@ def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def eventually(look: Callable[[], Any], *, within: float = 30, what: str = "") -> Any:
+async def eventually(look: Callable[[], Any], *, within: float = 120, what: str = "") -> Any:
     """The first truthy answer of `look`, a coroutine function or a plain one."""
     end = time.monotonic() + within
     seen: Any = None

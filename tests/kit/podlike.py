@@ -119,7 +119,7 @@ class PodLike:
     def report(self) -> Report:
         return wait_for(self.answers, why="a report")
 
-    def until(self, fact: Callable[[Report], object], *, seconds: float = 30) -> Report:
+    def until(self, fact: Callable[[Report], object], *, seconds: float = 60) -> Report:
         last: list[Report] = []
 
         def seen() -> Report | None:
@@ -194,7 +194,7 @@ class PodLike:
     def kill_agent(self) -> None:
         assert self.agent is not None
         self.agent.kill()
-        self.agent.wait(10)
+        self.agent.wait(60)
 
     def log(self) -> str:
         return (self.root / "agent.log").read_text(errors="replace")
@@ -206,13 +206,13 @@ class PodLike:
     def end(self) -> None:
         if self.agent is not None and self.agent.poll() is None:
             self.agent.kill()
-            self.agent.wait(10)
+            self.agent.wait(60)
         if self.trainer is not None and self.trainer.process.poll() is None:
             try:
                 os.kill(self.trainer.pid, signal.SIGKILL)
             except (OSError, AssertionError):
                 os.killpg(self.trainer.process.pid, signal.SIGKILL)
-            self.trainer.process.wait(10)
+            self.trainer.process.wait(60)
 
 
 def make_pod(

@@ -62,7 +62,7 @@ class Stack:
                     claim["status"]["phase"] == "Bound"
                     for claim in there.list("persistentvolumeclaims")
                 ),
-                within=60,
+                within=120,
                 what=f"the claims of namespace {name}",
             )
         return there

@@ -20,7 +20,7 @@ from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 Found = TypeVar("Found")
 
 
-def wait_for(what: Callable[[], Found], *, seconds: float = 20, why: str = "") -> Found:
+def wait_for(what: Callable[[], Found], *, seconds: float = 60, why: str = "") -> Found:
     """The first true answer of `what`, asked until the deadline; AssertionError after it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -101,7 +101,7 @@ class Supervised:
     def kill_container(self) -> None:
         """What the kernel does when a whole container is out of memory."""
         os.kill(self.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def output_text(self) -> str:
         return self.output.read_text(encoding="utf-8", errors="replace")
@@ -168,10 +168,10 @@ def supervised(root: Path, command: list[str], **options: object) -> Iterator[Su
                 one.until(lambda s: s.trainer.state is not TrainerState.RUNNING)
             one.release()
             try:
-                one.process.wait(10)
+                one.process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(one.process.pid, signal.SIGKILL)
-                one.process.wait(10)
+                one.process.wait(60)
 
 
 def python(code: str) -> list[str]:

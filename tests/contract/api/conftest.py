@@ -37,7 +37,7 @@ def space(server: Kube) -> Iterator[Kube]:
         conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}
         return conditions.get("Established") == "True"
 
-    wait_for(established, within=30, what="the CRD established")
+    wait_for(established, within=120, what="the CRD established")
     name = f"crd-{uuid.uuid4().hex[:6]}"
     there = server.make_namespace(name)
     yield there

@@ -193,7 +193,7 @@ def test_uninstalling_leaves_the_jobs(installed: Installed) -> None:
     gone = f"clusterrole/{FULL_NAME}"
     wait_for(
         lambda: not installed.kube.run("get", gone, "--ignore-not-found").strip(),
-        within=30,
+        within=120,
         what=f"{gone} gone",
     )
     installed.install()

@@ -106,7 +106,7 @@ def test_a_held_request_reaches_the_server_only_when_let_go(
     proxy.switch(Fault(Mode.HOLD, only=f"^PUT /checkpoints/{key}"))
     with ThreadPoolExecutor() as pool:
         put = pool.submit(there.put_object, Bucket=s3.bucket, Key=key, Body=b"1")
-        wait_for(lambda: proxy.held, within=10, what="the request waits")
+        wait_for(lambda: proxy.held, within=60, what="the request waits")
         there.put_object(Bucket=s3.bucket, Key="other", Body=b"2")
         assert key not in list_keys(s3)
         proxy.heal(drop=drop)

@@ -173,5 +173,6 @@ def told(story: Story, matrix: Matrix) -> str:
     lines += [json.dumps(s["hold"]) for s in story.statuses if s.get("hold")]
     for name, output in story.outputs.items():
         lines += [f"{name}: {line}" for line in re.findall("BEGIN.*|RESULT.*", output)]
+    lines += matrix.bench.kubelet.told(story.key.name)
     records = [f"{r} {a}" for r, a in story.requests if re.search("PUT .*(fences|manifests)/", r)]
     return "\n".join([*lines, *records, f"all files: {matrix.bench.directory}"])

@@ -187,7 +187,7 @@ async def test_a_bad_template_is_said_in_a_condition_and_heals(cluster, space, o
         condition = await accepted()
         return bool(condition and condition["reason"] == "PathNotWritable")
 
-    await eventually(refused, within=10, what="PathNotWritable")
+    await eventually(refused, what="PathNotWritable")
     assert "readOnly" in (await accepted())["message"]
     assert not await cluster.list_pods(key)
     del mount["readOnly"]
@@ -210,7 +210,7 @@ async def test_a_pod_that_the_server_refuses_is_said_with_its_words(
         conditions = (await status_of(cluster, key)).get("conditions") or []
         return [c["message"] for c in conditions if c["reason"] == "PodRejected"]
 
-    messages = await eventually(said, within=15, what="PodRejected")
+    messages = await eventually(said, what="PodRejected")
     assert any("no-such-volume" in message for message in messages)
 
 

@@ -50,7 +50,7 @@ def test_first_start_then_a_crash_resumed_in_place_without_a_byte(
     assert "step 1 " in tail
     pod.direct(Phase.RELEASE, 2)
     assert pod.trainer is not None
-    assert pod.trainer.process.wait(10) == 0
+    assert pod.trainer.process.wait(60) == 0
     assert pod.trainer.termination_log.read_text() == "released"
     outcome = json.loads((tmp_path / "store/ns/gpt/fences/00000002.json").read_text())
     assert outcome["outcome"] == "complete"
@@ -182,7 +182,7 @@ def test_a_pod_that_is_ended_drains_and_is_released(pods: list[PodLike], tmp_pat
     pod.trainer.terminate()
     report = pod.until(lambda r: r.terminating)
     assert report.trainer.attempt == 1
-    assert pod.trainer.process.wait(30) == 0
+    assert pod.trainer.process.wait(60) == 0
     assert pod.trainer.termination_log.read_text() == "released"
     steps = [m["step"] for m in committed(tmp_path / "store")]
     saved = max(int(f.stem.split("_")[1]) for f in pod.path.glob("ckpt_*.pt"))

@@ -35,7 +35,7 @@ def both_pinned(gang: Gang, *, beyond: int = 0) -> Resume:
                 return True
         return False
 
-    gang.ranks[0].until(seen, seconds=40)
+    gang.ranks[0].until(seen, seconds=90)
     return found[-1]
 
 

@@ -91,7 +91,7 @@ def test_a_wrong_store_is_named_within_seconds_and_nothing_trains(
     pod.direct(Phase.PREPARE, 1)
     report = pod.until(lambda r: r.phase is SidecarPhase.PREPARED, seconds=60)
     assert report.listed is False
-    report = pod.until(lambda r: reason in reasons(r), seconds=30)
+    report = pod.until(lambda r: reason in reasons(r), seconds=90)
     assert report.fence is None
     assert "starting" not in pod.output()
 
@@ -101,12 +101,12 @@ def test_a_store_that_heals_during_prepare_is_used(pods: list[PodLike], tmp_path
     store.write_text("a file where the directory should be")
     pod = begin(pods, tmp_path, store=store)
     pod.direct(Phase.PREPARE, 1)
-    report = pod.until(lambda r: r.phase is SidecarPhase.PREPARED, seconds=40)
+    report = pod.until(lambda r: r.phase is SidecarPhase.PREPARED, seconds=90)
     assert report.listed is False
     assert reasons(report)
     store.unlink()
     store.mkdir()
-    report = pod.until(lambda r: r.listed, seconds=40)
+    report = pod.until(lambda r: r.listed, seconds=90)
     assert report.fence == 1
     assert reasons(report) == set()
 

@@ -32,7 +32,7 @@ class Told:
 
     def archive(self, *, fence: int, **_: object) -> None:
         self.calls.append(f"archive {fence}")
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(60)
 
     def heal(self, key: str) -> None:
         pass
@@ -67,7 +67,7 @@ async def commit(made: Committing) -> None:
 
 
 async def reached(told: Told, calls: list[str]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while told.calls != calls:
             await asyncio.sleep(0.01)
 

@@ -28,7 +28,7 @@ async def test_rank_0_says_that_it_moves_while_it_proves_a_save(
         fleet.direct(Phase.GO, through_store=ThroughStore(ever_durable=True))
         await fleet.until(held.asked.is_set, why="rank 0 fetches")
         record = tmp_path / "store" / RUN / "ready" / "f2" / "0.json"
-        await fleet.until(record.exists, why="its record", seconds=25)
+        await fleet.until(record.exists, why="its record")
         said = ReadyRecord.model_validate_json(record.read_bytes())
         assert (said.attempt, said.state.value) == (2, "stopped")
         held.free.set()

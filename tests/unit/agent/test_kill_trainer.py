@@ -28,7 +28,7 @@ async def test_a_full_disk_only_delays_it(tmp_path: Path) -> None:
     assert [p.reason for p in reporter.current.degraded] == ["DiskFull"]
     link.run.mkdir(parents=True)
     place = link.run / "stop.json"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not place.exists():
             await asyncio.sleep(0.05)
     assert Stop.model_validate_json(place.read_text()) == Stop(attempt=3, grace_seconds=None)

@@ -47,7 +47,6 @@ async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> N
         await fleet.until(
             lambda: manifest.name not in {c.name for c in fleet.pods[0].report.candidates},
             why="a restart in place cannot begin from it either",
-            seconds=10,
         )
         save(fleet, 20, ranks=range(3))
         await fleet.until(

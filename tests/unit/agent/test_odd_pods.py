@@ -55,7 +55,7 @@ def test_without_python_it_is_saved_killed_and_resumed_all_the_same(
     assert f"RESULT 1500 {toy_trainer.expected(1500)}" in pod.output()
     pod.direct(Phase.RELEASE, 2)
     assert pod.trainer is not None
-    assert pod.trainer.process.wait(20) == 0
+    assert pod.trainer.process.wait(60) == 0
     assert pod.trainer.termination_log.read_text() == "released"
 
 

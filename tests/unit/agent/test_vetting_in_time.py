@@ -27,6 +27,7 @@ class SlowRun:
     def __init__(self, *, fails: int = 0) -> None:
         self.release = threading.Event()
         self.fails = fails
+        self.honours_conditions = True
         self.judging = self  # its saves are judged here, too
 
     def claim(self, **_: Any) -> Claimed:
@@ -90,13 +91,13 @@ async def test_the_store_counts_as_listed_while_a_save_is_proved(
 ) -> None:
     at, storing, judge = made
     claiming = asyncio.create_task(storing.claim_and_list(MagicMock(wanted=None)))
-    await asyncio.wait_for(storing.listed.wait(), 30)
+    await asyncio.wait_for(storing.listed.wait(), 60)
     assert not storing.vetted.is_set()
     await judge.until_listed(claiming)
     assert (at.reporter.fields["listed"], at.reporter.fields["fence"]) == (True, 1)
     at.tell_candidates.assert_called_once()
     at.run.release.set()
-    await asyncio.wait_for(claiming, 30)
+    await asyncio.wait_for(claiming, 60)
     assert storing.vetted.is_set()
 
 
@@ -126,13 +127,13 @@ async def test_a_restore_waits_for_what_is_being_fetched(
 
     judge._restorer = MagicMock(restore=restore)
     claiming = asyncio.create_task(storing.claim_and_list(MagicMock(wanted=None)))
-    await asyncio.wait_for(storing.listed.wait(), 30)
+    await asyncio.wait_for(storing.listed.wait(), 60)
     working = asyncio.create_task(judge._restore_only(MagicMock(attempt=1)))
     await asyncio.sleep(0)
     at.set_phase.assert_called_with(SidecarPhase.RESTORING)
     assert not restored.is_set()
     at.run.release.set()
-    await asyncio.wait_for(working, 30)
+    await asyncio.wait_for(working, 60)
     assert restored.is_set()
     await claiming
 
@@ -145,6 +146,6 @@ async def test_a_store_that_fails_while_a_save_is_proved_is_asked_again(
     seen: list[bool] = []
     at.reporter.degrade = lambda *_: seen.append(storing.vetted.is_set())
     at.run.release.set()
-    await asyncio.wait_for(storing.claim_and_list(MagicMock(wanted=None)), 30)
+    await asyncio.wait_for(storing.claim_and_list(MagicMock(wanted=None)), 60)
     assert seen == [True]
     assert (at.reporter.fields["listed"], storing.listed.is_set()) == (True, True)

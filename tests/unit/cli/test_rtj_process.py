@@ -129,7 +129,7 @@ def test_killed_without_warning_it_goes_on_the_next_time(tmp_path: Path) -> None
     manifests = tmp_path / "store/me/toy/manifests"
     wait_for(lambda: list(manifests.glob("*.json")), seconds=60)
     running.kill()
-    running.wait(10)
+    running.wait(60)
     done = call(run_words(tmp_path, *toy(tmp_path, "--step-seconds", "0.002", steps=900)))
     assert done.returncode == 0, done.stderr
     assert f"RESULT 900 {toy_trainer.expected(900)}" in done.stdout

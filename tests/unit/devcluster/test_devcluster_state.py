@@ -62,7 +62,7 @@ def test_a_lock_survives_the_removal_of_its_directory(tmp_path: Path) -> None:
         waiter.start()
         target.rmdir()
         assert not entered.is_set()
-    waiter.join(10)
+    waiter.join(50)
     assert entered.is_set()
     assert target.is_dir()
 
@@ -91,7 +91,7 @@ def test_a_reused_pid_is_another_process(sleeper: subprocess.Popen) -> None:
     kill(stranger)
     assert sleeper.poll() is None
     kill(ours)
-    assert sleeper.wait(10) == -9
+    assert sleeper.wait(50) == -9
 
 
 def test_a_zombie_is_not_alive(sleeper: subprocess.Popen) -> None:

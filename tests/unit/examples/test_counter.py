@@ -16,7 +16,7 @@ SCRIPT = ROOT / "tests" / "kit" / "trainers" / "counter.py"
 
 def run(out: Path, *arguments: str) -> list[str]:
     command = [sys.executable, str(SCRIPT), "--out", str(out), "--step-seconds", "0", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return done.stdout.splitlines()
 
 

@@ -17,7 +17,7 @@ FOLDER = ROOT / "examples" / "plain-python"
 def train(out: Path, *arguments: str) -> str:
     command = [sys.executable, str(FOLDER / "train.py"), "--out", str(out), "--steps", "100"]
     command += ["--step-seconds", "0", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return done.stdout.splitlines()[-1]
 
 

@@ -54,7 +54,7 @@ async def test_a_sidecar_believes_what_is_pushed() -> None:
         text = pusher.stamped(WANTED)
         pod = raw_pod(host="127.0.0.1", port=port, text=text)
         pusher.push(text, pod=pod)
-        body, signature = await asyncio.wait_for(arrived.get(), 10)
+        body, signature = await asyncio.wait_for(arrived.get(), 60)
         annotated = Directive.model_validate_json(text)
         assert annotated.sent_at == 5.0
         assert signed(body, signature=signature, by=annotated).bare() == WANTED

@@ -123,7 +123,7 @@ def endpoint(port: int, *, pod_uid: str = "pod-1") -> Endpoint:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

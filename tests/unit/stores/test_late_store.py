@@ -17,7 +17,7 @@ def test_it_is_named_before_it_is_there_and_serves_when_it_is(tmp_path: Path) ->
     loaded = threading.Event()
 
     def make() -> Store:
-        assert loaded.wait(30)
+        assert loaded.wait(60)
         return FileStore(tmp_path)
 
     store = late_store("file:///x", make)
@@ -27,7 +27,7 @@ def test_it_is_named_before_it_is_there_and_serves_when_it_is(tmp_path: Path) ->
     caller.start()
     assert not answers
     loaded.set()
-    caller.join(30)
+    caller.join(60)
     assert isinstance(answers[0], Written)
     found = store.get("a")
     assert found is not None

@@ -92,7 +92,7 @@ def test_sigterm_is_forwarded_and_it_stays_until_released(tmp_path: Path, shell:
         assert one.process.poll() is None
         one.go(2)
         one.release()
-        assert one.process.wait(20) == 0
+        assert one.process.wait(60) == 0
         assert one.termination_log.read_text() == "released"
         assert one.state().trainer.attempt == 1
 
@@ -103,7 +103,7 @@ def test_it_leaves_with_the_code_and_the_words_of_its_release(tmp_path: Path, sh
         one.go(1)
         one.until_exited(1)
         one.link.release(Release(message=words, code=3))
-        assert one.process.wait(20) == 3
+        assert one.process.wait(60) == 3
         assert one.termination_log.read_text() == words
     with supervised(tmp_path, SLEEPER, shell=shell) as again:
         again.go(2)
@@ -111,7 +111,7 @@ def test_it_leaves_with_the_code_and_the_words_of_its_release(tmp_path: Path, sh
         again.stop(2)
         again.until_exited(2)
         again.link.release(Release(message="abandoned"))
-        assert again.process.wait(20) == 0
+        assert again.process.wait(60) == 0
         assert again.termination_log.read_text() == "abandoned"
 
 
