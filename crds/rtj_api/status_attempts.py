@@ -85,6 +85,10 @@ class CurrentAttempt(StatusModel):
     restored_at: Time | None = Field(None, description="All ranks held the save.")
     training_at: Time | None = Field(None, description="All trainers had been started.")
     first_step_at: Time | None = Field(None, description="First sign of a new step.")
+    stall_seconds: float | None = Field(
+        None, description="For which its steps stood still for saves, of the slowest rank."
+    )
+    stalls: int | None = Field(None, description="Saves whose stall was measured.")
 
 
 class ResumeDecision(StatusModel):

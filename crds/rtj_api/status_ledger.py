@@ -16,15 +16,21 @@ class TimeBuckets(StatusModel):
     queue: float = Field(0.0, description="Until the pods of a start without a fault were placed.")
     schedule: float = Field(0.0, description="Until the pods were placed again, after a fault.")
     start: float = Field(
-        0.0, description="Pods prepare and agree, and trainers until their first step or save."
+        0.0,
+        description="From the pods' placement to the first step or save, without the restore: "
+        "images are pulled, sidecars prepare and agree on the save, trainers load and warm up.",
     )
     restore: float = Field(0.0, description="The chosen save is brought to all ranks.")
     productive: float = Field(0.0, description="Steps made for the first time.")
     checkpoint_stall: float = Field(
-        0.0, description="No step was made while a save was written or, at the end, shipped."
+        0.0,
+        description="By what steps were late around saves, as the sidecars measure it; and at the "
+        "end, until the last save was durable.",
     )
     lost: float = Field(
-        0.0, description="Steps made again after a restart, and the last, unfinished one before it."
+        0.0,
+        description="Steps made again after a restart, and what came after the last sign of a step "
+        "or save before the fault.",
     )
     detect: float = Field(0.0, description="From a fault in training until it was heard of.")
     decide: float = Field(0.0, description="From then until the next attempt was recorded.")
@@ -46,8 +52,16 @@ class TimeLedger(StatusModel):
     seconds: TimeBuckets = Field(default_factory=TimeBuckets)
     step: int | None = Field(None, description="Of this attempt, at `until`.")
     reached: int | None = Field(None, description="Furthest step of any attempt.")
-    stalls: int = Field(0, description="Saves during which no step was made.")
-    interruptions: int = Field(0, description="Faults that ended a gang's training.")
+    stalls: int = Field(0, description="Saves whose stall was measured.")
+    attempt_stalls: int = Field(0, description="Of these, those of this attempt.")
+    attempt_stall_seconds: float = Field(0.0, description="Entered for them.")
+    unsaved_seconds: float = Field(
+        0.0,
+        description="Productive time of steps that no durable save holds. If the job fails it is "
+        "gone: goodput and ETTR then leave it out, the bucket does not fall.",
+    )
+    durable_step: int | None = Field(None, description="The save that this was reckoned from.")
+    interruptions: int = Field(0, description="Faults that ended a training that made steps.")
     recoveries: int = Field(0, description="Of these, those after which a step was made.")
     recovery_seconds: float = Field(0.0, description="Of all of them: fault to next step.")
     regains: int = Field(0, description="… and after which a new step was made.")

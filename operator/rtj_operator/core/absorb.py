@@ -109,7 +109,7 @@ def _next_current(gang: Gang) -> CurrentAttempt | None:
         return current
     n = gang.attempt
     reports = [m.report for m in gang.members]
-    update: dict[str, float] = {}
+    update: dict[str, float | int] = {}
     if current.scheduled_at is None and all(m.pod and m.pod.node for m in gang.members):
         update["scheduled_at"] = gang.now
     resume = gang.status.resume
@@ -132,6 +132,13 @@ def _next_current(gang: Gang) -> CurrentAttempt | None:
         ]
         if current.first_step_at is None and steps:
             update["first_step_at"] = min(steps)
+        stalls = [
+            (r.checkpoint.stall_seconds, r.checkpoint.stalls)
+            for r in reports
+            if r is not None and r.trainer.attempt == n and r.checkpoint.stalls
+        ]
+        if stalls and max(stalls)[0] > (current.stall_seconds or 0.0):
+            update["stall_seconds"], update["stalls"] = max(stalls)
     if not update:
         return current
     return CurrentAttempt.model_validate({**current.model_dump(), **update})

@@ -11,6 +11,7 @@ from rtj_api.status import (
     CheckpointStatus,
     Condition,
     ConditionType,
+    CurrentAttempt,
     JobPhase,
     Progress,
     Status,
@@ -96,6 +97,12 @@ def _loud(checkpoint: CheckpointStatus) -> CheckpointStatus:
     )
 
 
+def _timeless(current: CurrentAttempt | None) -> CurrentAttempt | None:
+    if current is None:
+        return None
+    return current.model_copy(update={"stall_seconds": None, "stalls": None})
+
+
 def _quiet(status: Status) -> Status:
     """What is left when all that changes by itself is taken away."""
     return status.model_copy(
@@ -107,6 +114,7 @@ def _quiet(status: Status) -> Status:
             "shown_at": None,
             "ledger": None,
             "interval": None,
+            "current": _timeless(status.current),
         }
     )
 

@@ -4,7 +4,8 @@ Each guarded status write enters the time since the last one, from moments that 
 by then; nothing is kept elsewhere, so an operator that dies loses nothing and counts nothing
 twice. Time goes only forward: an end that is told late, or a clock that steps back, finds its
 time entered already. What was made once is productive for good; when it has to be made again,
-that is what is lost (failures-and-formulas C11). Must never be read by a rule. Pure.
+that is what is lost (failures-and-formulas C11). What no durable save holds is told apart, for
+it is gone when the job fails. Must never be read by a rule. Pure.
 """
 
 from __future__ import annotations
@@ -86,7 +87,25 @@ def settled(
         _enter_attempt(book, old, before, after, now=now)
     if after.hold is not None and after.hold.reason == Reason.SUSPENDED:
         book.marks |= {"down_since": None, "behind_since": None}
+    _mark_unsaved(book, old, after)
     return book.closed(old)
+
+
+def _mark_unsaved(book: _Book, old: TimeLedger, status: Status) -> None:
+    """Productive time of steps beyond the newest durable one.
+
+    How long each of them took is not kept: when one in between becomes durable, the time is taken
+    to be spread evenly over them.
+    """
+    new = book.spent["productive"] - _micros(old.seconds.productive)
+    unsaved = _micros(old.unsaved_seconds) + new
+    durable, reached = status.checkpoint.last_durable_step, book.marks.get("reached", old.reached)
+    if durable is not None and isinstance(reached, int) and durable != old.durable_step:
+        begun = min(old.durable_step or 0, durable)
+        left = max(0, reached - durable)
+        unsaved = unsaved * left // max(1, reached - begun)
+        book.marks["durable_step"] = durable
+    book.marks["unsaved_seconds"] = unsaved / _MICRO
 
 
 def _hold_bucket(status: Status) -> str:
@@ -172,24 +191,38 @@ def _enter_training(book: _Book, old: TimeLedger, status: Status) -> None:
         reached = at if asked else old.reached
     reached = at if reached is None else reached
     progress = status.progress
-    saved = status.checkpoint.last_saved_time
+    saved, saved_step = status.checkpoint.last_saved_time, status.checkpoint.last_saved_step
     if progress.step is not None and progress.at is not None and progress.at >= first:
+        _enter_stall(book, old, current, until=progress.at)
         at, reached = _enter_steps(
             book, old, start=at, end=progress.step, reached=reached, moment=progress.at
         )
-        if saved is not None and status.checkpoint.last_saved_step == at:
-            if min(_micros(saved), book.now) > book.until:
-                book.marks["stalls"] = old.stalls + 1
-            book.to(saved, "checkpoint_stall")
-    else:
-        if saved is not None:
-            book.to(saved, "lost" if at < reached else "productive")
-        if saved is not None and saved >= first and status.checkpoint.last_saved_step is not None:
-            at = max(at, status.checkpoint.last_saved_step)
-            reached = max(at, reached)
+    elif saved is not None and (saved_step is None or saved_step <= at):
+        book.to(saved, "lost" if at < reached else "productive")
+    if saved is not None and saved >= first and saved_step is not None and saved_step > at:
+        # A save tells of steps that nothing else told of: lines come late, or rarely.
+        at, reached = _enter_steps(
+            book, old, start=at, end=saved_step, reached=reached, moment=saved
+        )
     if old.behind_since is not None and at >= reached and "behind_since" not in book.marks:
         _mark_regain(book, old, moment=first)
     book.marks |= {"step": at, "reached": reached}
+
+
+def _enter_stall(book: _Book, old: TimeLedger, current: CurrentAttempt, *, until: float) -> None:
+    """What saves took of the time up to `until`, as far as the sidecars have measured it. A stall
+    is measured by the step after it, so it lies in time that is not entered yet, or just was."""
+    measured = _micros(current.stall_seconds or 0.0)
+    new = max(0, measured - _micros(old.attempt_stall_seconds))
+    end = min(_micros(until), book.now)
+    taken = min(new, max(0, end - book.until))
+    book.to((book.until + taken) / _MICRO, "checkpoint_stall")
+    counted = max(old.attempt_stalls, current.stalls or 0)
+    book.marks |= {
+        "stalls": old.stalls + counted - old.attempt_stalls,
+        "attempt_stalls": counted,
+        "attempt_stall_seconds": (_micros(old.attempt_stall_seconds) + taken) / _MICRO,
+    }
 
 
 def _later(total: float, start: float, end: float) -> float:
@@ -227,9 +260,13 @@ def _enter_steps(
 
 def _enter_end(book: _Book, old: TimeLedger, before: Status, after: Status, *, now: float) -> None:
     """From the last sign of work to the write that ends the attempt."""
-    new = after.current
-    book.marks["step"] = None
+    new, seen = after.current, before.checkpoint
     has_worked = before.current is not None and _first_sign(before, before.current) is not None
+    step = book.marks.get("step", old.step)
+    if has_worked and seen.last_saved_time is not None and seen.last_saved_step == step is not None:
+        # Of the last save no step tells: nothing was lost before it was finished.
+        book.to(seen.last_saved_time, "checkpoint_stall")
+    book.marks |= {"step": None, "attempt_stalls": 0, "attempt_stall_seconds": 0.0}
     rest = "lost" if has_worked else "start"
     if after.attempt != before.attempt and new is not None and new.fault_at is not None:
         book.to(new.fault_at, rest)
@@ -240,7 +277,7 @@ def _enter_end(book: _Book, old: TimeLedger, before: Status, after: Status, *, n
             down = book.marks.get("down_since", old.down_since)
             behind = book.marks.get("behind_since", old.behind_since)
             book.marks |= {
-                "interruptions": old.interruptions + 1,
+                "interruptions": old.interruptions + has_worked,
                 "down_since": new.fault_at if down is None else down,
                 "behind_since": new.fault_at if behind is None else behind,
             }
@@ -250,32 +287,3 @@ def _enter_end(book: _Book, old: TimeLedger, before: Status, after: Status, *, n
         book.to(now, "checkpoint_stall" if has_worked else "start")
     else:
         book.to(now, rest)
-
-
-# --- what is read from it --------------------------------------------------------------------
-
-
-def total(seconds: TimeBuckets) -> float:
-    return sum(_micros(value) for value in seconds.model_dump().values()) / _MICRO
-
-
-def goodput(seconds: TimeBuckets) -> float | None:
-    """New steps' time by all time (C11); None before there is any."""
-    whole = total(seconds)
-    return seconds.productive / whole if whole > 0 else None
-
-
-def ettr(seconds: TimeBuckets, *, with_queue: bool = True) -> float | None:
-    """Productive time by the time in which capacity was asked for (C10)."""
-    whole = total(seconds) - seconds.suspended - (0.0 if with_queue else seconds.queue)
-    return seconds.productive / whole if whole > 0 else None
-
-
-def mttr(ledger: TimeLedger) -> float | None:
-    """Mean seconds from a fault to the next step."""
-    return ledger.recovery_seconds / ledger.recoveries if ledger.recoveries else None
-
-
-def time_to_regain(ledger: TimeLedger) -> float | None:
-    """Mean seconds from a fault to the first step that was never made before."""
-    return ledger.regain_seconds / ledger.regains if ledger.regains else None

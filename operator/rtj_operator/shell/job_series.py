@@ -12,7 +12,7 @@ from rtj_api.rules.quality import Quality
 from rtj_api.status import IntervalAdvice, Status, TimeLedger
 from rtj_api.wire import LossState
 
-from rtj_operator.core import time_ledger
+from rtj_operator.core import effectiveness
 
 JOB_LABELS = ("namespace", "name")
 
@@ -149,14 +149,15 @@ JOB_SERIES: tuple[JobSeries, ...] = (
     JobSeries(
         "training_job_goodput_ratio",
         "gauge",
-        "Time of steps made for the first time, by all time since the job's creation.",
-        lambda job: _of_ledger(job, lambda ledger: time_ledger.goodput(ledger.seconds)),
+        "Time of steps made for the first time, by all time since the job's creation. Of a job "
+        "that failed, without the steps that no durable save holds.",
+        lambda job: effectiveness.goodput(job.status),
     ),
     JobSeries(
         "training_job_ettr_ratio",
         "gauge",
         "Effective training time: as goodput, by the time in which the job was not suspended.",
-        lambda job: _of_ledger(job, lambda ledger: time_ledger.ettr(ledger.seconds)),
+        lambda job: effectiveness.ettr(job.status),
     ),
     JobSeries(
         "training_job_interruptions_total",
@@ -168,14 +169,14 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         "training_job_recovery_mean_seconds",
         "gauge",
         "MTTR: mean time from a fault in training to the next step. Absent before the first.",
-        lambda job: _of_ledger(job, time_ledger.mttr),
+        lambda job: _of_ledger(job, effectiveness.mttr),
     ),
     JobSeries(
         "training_job_regain_mean_seconds",
         "gauge",
         "Mean time from a fault in training until the steps made before it had been made again. "
         "Absent before the first.",
-        lambda job: _of_ledger(job, time_ledger.time_to_regain),
+        lambda job: _of_ledger(job, effectiveness.time_to_regain),
     ),
     JobSeries(
         "training_job_checkpoint_interval_seconds",

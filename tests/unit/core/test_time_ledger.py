@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from rtj_api.reasons import Reason
 from rtj_api.status import (
-    CheckpointStatus,
     Condition,
     ConditionType,
     CurrentAttempt,
@@ -18,7 +17,7 @@ from rtj_api.status import (
     Status,
     TimeLedger,
 )
-from rtj_operator.core import time_ledger
+from rtj_operator.core import effectiveness, time_ledger
 
 
 def attempt(number: int, **moments: Any) -> CurrentAttempt:
@@ -63,11 +62,24 @@ class Job:
         resume = ResumeDecision(attempt=self.status.attempt, step=step, at=now)
         self.decides(now, resume=resume, starts=self.status.starts + 1)
 
-    def steps(self, step: int, at: float, *, now: float | None = None) -> None:
-        self.write(at if now is None else now, progress=Progress(step=step, at=at))
+    def steps(self, step: int, at: float, *, now: float | None = None, stall: float = 0) -> None:
+        """`stall`: of all saves of this attempt, as the sidecars know it by then."""
+        current = self.status.current
+        assert current is not None
+        if stall > (current.stall_seconds or 0):
+            more = {"stall_seconds": stall, "stalls": (current.stalls or 0) + 1}
+            current = current.model_copy(update=more)
+        progress = Progress(step=step, at=at)
+        self.write(at if now is None else now, progress=progress, current=current)
 
     def saves(self, step: int, at: float) -> None:
-        self.write(at, checkpoint=CheckpointStatus(last_saved_step=step, last_saved_time=at))
+        seen = {"last_saved_step": step, "last_saved_time": at}
+        self.write(at, checkpoint=self.status.checkpoint.model_copy(update=seen))
+
+    def keeps(self, step: int, at: float) -> None:
+        """It is durable."""
+        seen = {"last_durable_step": step, "last_durable_time": at}
+        self.write(at, checkpoint=self.status.checkpoint.model_copy(update=seen))
 
     def spent(self) -> dict[str, float]:
         return {k: v for k, v in self.ledger.seconds.model_dump().items() if v}
@@ -86,8 +98,8 @@ def c11(*, looks: bool = False) -> Job:
     job.steps(30, 400)
     job.saves(30, 405)
     for step in range(31, 55) if looks else ():
-        job.steps(step, 405 + 10 * (step - 30))
-    job.steps(55, 655, now=674)
+        job.steps(step, 405 + 10 * (step - 30), stall=5)
+    job.steps(55, 655, now=674, stall=5)
     fault = {"fault_at": 655, "detected_at": 675, "cause": "Hang", "charge": "user"}
     job.begin(2, 675, kind=RestartKind.RECREATE, **fault)
     job.passes(735, scheduled_at=735)
@@ -98,7 +110,7 @@ def c11(*, looks: bool = False) -> Job:
         job.steps(step, 755 + 10 * (step - 30))
     job.steps(60, 1055)
     job.saves(60, 1060)
-    job.steps(90, 1360)
+    job.steps(90, 1360, stall=5)
     done = Condition(
         type=ConditionType.COMPLETE, status="True", reason="Succeeded", last_transition_time=1360
     )
@@ -120,14 +132,93 @@ def test_the_vector(looks: bool) -> None:
         "restore": 20,
     }
     ledger = job.ledger
-    assert time_ledger.total(ledger.seconds) == 1360
-    assert time_ledger.goodput(ledger.seconds) == pytest.approx(0.66176, abs=5e-6)
-    assert time_ledger.ettr(ledger.seconds) == pytest.approx(0.66176, abs=5e-6)
-    without = time_ledger.ettr(ledger.seconds, with_queue=False)
+    assert effectiveness.total(ledger.seconds) == 1360
+    assert effectiveness.goodput(job.status) == pytest.approx(0.66176, abs=5e-6)
+    assert effectiveness.ettr(job.status) == pytest.approx(0.66176, abs=5e-6)
+    without = effectiveness.ettr(job.status, with_queue=False)
     assert without == pytest.approx(0.69231, abs=5e-6)
-    assert time_ledger.mttr(ledger) == 100
-    assert time_ledger.time_to_regain(ledger) == 350
+    assert effectiveness.mttr(ledger) == 100
+    assert effectiveness.time_to_regain(ledger) == 350
     assert ledger.interruptions == 1
+
+
+def test_a_stall_is_entered_once_and_never_beyond_the_time_it_lies_in() -> None:
+    job = trains()
+    job.steps(10, 100)
+    job.steps(12, 150, stall=30)
+    job.steps(13, 160, stall=30)
+    assert job.spent() == {"productive": 130, "checkpoint_stall": 30}
+    assert job.ledger.stalls == 1
+    job.steps(14, 170, stall=90)  # known late: the time that it lay in is entered already
+    job.steps(20, 300, stall=90)
+    assert job.spent() == {"productive": 210, "checkpoint_stall": 90}
+    job.begin(2, 300, fault_at=300, detected_at=300, scheduled_at=300, charge="user")
+    job.go(300, step=20)
+    job.passes(310, restored_at=310, training_at=310, first_step_at=310)
+    job.steps(30, 430, stall=20)  # of this attempt
+    assert job.spent()["checkpoint_stall"] == 110
+    assert job.ledger.stalls == 3
+
+
+def test_the_last_save_before_a_fault_is_no_loss_and_what_comes_after_it_is() -> None:
+    job = trains()
+    job.steps(10, 100)
+    job.saves(10, 130)
+    job.begin(2, 151, fault_at=150, detected_at=151, charge="user")
+    assert job.spent() == {"productive": 100, "checkpoint_stall": 30, "lost": 20, "detect": 1}
+
+
+def test_a_save_tells_of_steps_that_no_line_told_of() -> None:
+    """Lines come every hundred steps, the fault before the next of them."""
+    job = trains()
+    job.steps(100, 100)
+    job.saves(180, 180)
+    job.begin(2, 195, fault_at=195, detected_at=195, charge="user")
+    assert job.spent() == {"productive": 180, "lost": 15}
+    assert job.ledger.reached == 180
+
+
+def test_work_that_no_durable_save_holds_is_gone_when_the_job_fails() -> None:
+    job = trains()
+    job.steps(40, 400)
+    assert job.ledger.unsaved_seconds == 400
+    job.saves(30, 400)
+    job.keeps(30, 410)
+    assert job.ledger.unsaved_seconds == 100, "of steps 31 to 40"
+    job.steps(60, 600)
+    assert effectiveness.goodput(job.status) == 1
+    assert job.ledger.unsaved_seconds == 300
+    failed = Condition(
+        type=ConditionType.FAILED, status="True", reason="BudgetExhausted", last_transition_time=700
+    )
+    job.decides(700, conditions=[failed])
+    assert job.spent() == {"productive": 600, "lost": 100}, "no bucket falls"
+    assert effectiveness.goodput(job.status) == pytest.approx(300 / 700)
+
+
+def test_what_is_made_again_stays_unsaved_until_a_later_save() -> None:
+    job = trains()
+    job.steps(40, 400)
+    job.keeps(20, 400)
+    job.begin(2, 400, fault_at=400, detected_at=400, scheduled_at=400, charge="user")
+    job.go(400, step=20)
+    job.passes(410, restored_at=400, training_at=400, first_step_at=410)
+    job.steps(30, 510)
+    assert (job.ledger.unsaved_seconds, job.spent()["lost"]) == (200, 100)
+    job.keeps(30, 510)
+    assert job.ledger.unsaved_seconds == 100
+    job.steps(50, 710)
+    job.keeps(50, 710)
+    assert job.ledger.unsaved_seconds == 0
+
+
+def test_a_crash_before_the_first_step_interrupts_no_training() -> None:
+    job = Job()
+    job.begin(1, 0, scheduled_at=0)
+    job.go(0, step=0)
+    job.passes(5, restored_at=0, training_at=5)
+    job.begin(2, 10, fault_at=8, detected_at=9, charge="user")
+    assert job.ledger.interruptions == 0
 
 
 def test_nothing_is_entered_after_the_end() -> None:
@@ -187,9 +278,8 @@ def test_holds_and_suspensions_and_back_off() -> None:
     job.decides(640, hold=Hold(reason=Reason.STORE_UNREACHABLE, message="", since=640))
     job.write(700)
     assert job.spent()["hold"] == 80
-    seconds = job.ledger.seconds
-    assert time_ledger.goodput(seconds) == pytest.approx(100 / 700)
-    assert time_ledger.ettr(seconds) == pytest.approx(100 / 200)
+    assert effectiveness.goodput(job.status) == pytest.approx(100 / 700)
+    assert effectiveness.ettr(job.status) == pytest.approx(100 / 200)
 
 
 def test_a_second_fault_before_new_ground_is_one_regain_of_both() -> None:
@@ -206,8 +296,8 @@ def test_a_second_fault_before_new_ground_is_one_regain_of_both() -> None:
     assert job.spent() == {"productive": 120, "lost": 90, "restore": 10, "start": 20}
     ledger = job.ledger
     assert (ledger.interruptions, ledger.recoveries, ledger.regains) == (2, 2, 1)
-    assert time_ledger.mttr(ledger) == pytest.approx((20 + 10) / 2)
-    assert time_ledger.time_to_regain(ledger) == 220 - 100
+    assert effectiveness.mttr(ledger) == pytest.approx((20 + 10) / 2)
+    assert effectiveness.time_to_regain(ledger) == 220 - 100
 
 
 def test_a_trainer_that_reports_no_steps_is_judged_by_its_saves() -> None:
