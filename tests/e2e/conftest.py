@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 from kit.kube import Kube
+from kit.lanes import own
 from kit.stack import Stack, stack
 
 # Each worker of pytest-xdist has a cluster of its own: one node's power cut is nobody else's fault.
-LANE = os.environ.get("PYTEST_XDIST_WORKER")
-CLUSTER = os.environ.get("RTJ_TEST_CLUSTER", "rtj-test") + (f"-{LANE}" if LANE else "")
+CLUSTER = own(os.environ.get("RTJ_TEST_CLUSTER", "rtj-test"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -12,13 +11,14 @@ import pytest
 from kit import images, manifests
 from kit.fault_proxy import FaultProxy
 from kit.kube import Kube, kube_of, wait_for
+from kit.lanes import own
 from kit.rtj import KIND, Job
 from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack, credentials_secret, install
 
 from devcluster import Cluster
 
-SECOND = f"rtj-r{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+SECOND = own("rtj-r")
 
 
 def records(product: Stack, space: Kube, kind: str) -> list[dict]:

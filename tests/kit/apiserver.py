@@ -15,6 +15,7 @@ from typing import Any
 
 from devcluster import Cluster, binaries
 from kit.kube import Kube, kube_of, wait_for
+from kit.lanes import own
 
 NAME = "rtj-contract"
 
@@ -32,7 +33,7 @@ def api_server(*, name: str = NAME) -> Iterator[Kube]:
         return
     if os.geteuid() != 0:
         raise NoCluster("a real API server needs root (devcluster), or RTJ_TEST_KUBECONFIG")
-    cluster = Cluster(name)
+    cluster = Cluster(own(name))
     cluster.up(nodes=1, gpus=0)
     try:
         facts = cluster.status()

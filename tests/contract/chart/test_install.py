@@ -17,6 +17,7 @@ import pytest
 from kit import images, tools
 from kit.chart import CHART
 from kit.kube import Kube, kube_of, wait_for
+from kit.lanes import own
 from kit.prometheus import Prometheus
 from kit.scrapes import OPERATOR_JOB, operator_scrape
 
@@ -73,7 +74,7 @@ def there() -> Iterator[Installed]:
     if os.getuid() != 0:
         missing = "a cluster of our own needs root"
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
-    cluster = Cluster("rtj-chart")
+    cluster = Cluster(own("rtj-chart"))
     cluster.up(nodes=1, gpus=0)
     try:
         operator, sidecar = images.build("operator"), images.build("sidecar")
