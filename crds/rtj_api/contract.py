@@ -58,6 +58,7 @@ PORT_RENDEZVOUS_SPAN = 500
 RUN_DIR = f"{MOUNT_RUN}/run"
 FILE_GO = "go.json"  # sidecar -> supervisor: wire.Go
 FILE_TRIAL = "trial.json"  # sidecar -> supervisor: wire.Trial
+FILE_LOOK = "look.json"  # sidecar -> supervisor: wire.Look
 FILE_STOP = "stop.json"  # sidecar -> supervisor: wire.Stop
 FILE_RELEASE = "release.json"  # sidecar -> supervisor: wire.Release
 FILE_SUPERVISE_CONFIG = "supervise.json"  # sidecar -> supervisor: wire.SuperviseConfig

@@ -176,3 +176,21 @@ def supervised(root: Path, command: list[str], **options: object) -> Iterator[Su
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-u", "-c", code]
+
+
+def inner_pid(pid: int, word: str) -> int:
+    """The number that a process with `pid` in its own PID namespace has in this one. `word`: of its
+    command line, which tells it from others that have that number in theirs."""
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        try:
+            status = (place / "status").read_text()
+            words = (place / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+        is_it = numbers.split()[-1] == str(pid) and "supervise" not in words[1]
+        if is_it and any(word in text for text in words[1:]):
+            return int(place.name)
+    raise AssertionError(f"no process {pid} with {word!r} is there")

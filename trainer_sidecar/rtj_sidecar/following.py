@@ -12,6 +12,7 @@ from rtj_api import contract
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.costs import note_sign
+from rtj_sidecar.hanging import watch
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.trainer.losses import check
 from rtj_sidecar.trainer.signs import Sign, read_line, read_progress_line
@@ -60,6 +61,7 @@ async def follow_progress(at: Station) -> None:
         for source in sources[:1]:
             note_sign(at, told_at=min(now, source.written_at or now))
         at.steps = at.steps.with_log(printed).with_file(written)
+        watch(at, lines, now=now)
         _compare(at)
         if lines or told:
             verify(at)

@@ -36,6 +36,7 @@ from rtj_sidecar.journal import Journal
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.traffic import Sent, Traffic
+from rtj_sidecar.trainer.life import Life
 from rtj_sidecar.trainer.losses import Losses
 from rtj_sidecar.trainer.pace import Pace
 from rtj_sidecar.trainer.progress import Follower, Progress
@@ -73,6 +74,7 @@ class Station:
     losses: Losses = field(default_factory=Losses)
     pace: Pace = field(default_factory=Pace)
     steps: Steps = field(default_factory=Steps)
+    life: Life = field(default_factory=Life)
     candidates: list[Candidate] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     sent: Sent | None = None
@@ -90,6 +92,7 @@ class Station:
     look_now: asyncio.Event = field(default_factory=asyncio.Event)
     ship_now: asyncio.Event = field(default_factory=asyncio.Event)
     closing: threading.Event = field(default_factory=threading.Event)
+    asked_for_stacks: str | None = None  # the stall for which the supervisor was asked
     contact: float = field(default_factory=time.monotonic)  # the operator was heard last
 
     @property
@@ -181,13 +184,14 @@ class Station:
         self.losses, self.steps, self.pace = Losses(from_start=not back), Steps(), Pace()
         self.log_lines = Follower(self.link.run / contract.FILE_LOG, from_end=True, back=back)
         self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
-        self.reporter.set(progress=self.progress.view())
+        self.life = self.life.begun(now=time.time())
+        self.reporter.set(progress=self.progress.view(), stall=None)
 
     def end_progress(self) -> None:
         """What the older attempt's trainer still prints says nothing about this one."""
         self.progress, self.log_lines, self.progress_lines = Progress(), None, None
         self.losses, self.steps, self.pace = Losses(), Steps(), Pace()
-        self.reporter.set(progress=self.progress.view())
+        self.reporter.set(progress=self.progress.view(), stall=None)
 
     def tell_candidates(self) -> None:
         self.reporter.set(candidates=self.tried(self.candidates)[:CANDIDATES_TOLD])

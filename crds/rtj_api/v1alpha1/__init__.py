@@ -21,7 +21,7 @@ from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
 from rtj_api.v1alpha1.recovery import Backoff, Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
 from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
-from rtj_api.v1alpha1.watching import OnDivergence, OnDrift, VerifyResume
+from rtj_api.v1alpha1.watching import Hang, OnDivergence, OnDrift, OnHang, StackSignal, VerifyResume
 
 __all__ = [
     "MAX_REPLICAS",
@@ -31,6 +31,7 @@ __all__ = [
     "Checkpoint",
     "Framework",
     "GlobText",
+    "Hang",
     "ImagePullPolicy",
     "JobSpec",
     "KeepBest",
@@ -41,6 +42,7 @@ __all__ = [
     "OnDivergence",
     "OnDrift",
     "OnExistingRun",
+    "OnHang",
     "OnNoValid",
     "PathText",
     "Quantity",
@@ -49,6 +51,7 @@ __all__ = [
     "Retention",
     "SecretName",
     "Sidecar",
+    "StackSignal",
     "Store",
     "Success",
     "SuccessRanks",

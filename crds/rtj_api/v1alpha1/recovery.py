@@ -6,7 +6,7 @@ from pydantic import Field
 
 from rtj_api import validations as v
 from rtj_api.api_base import Api
-from rtj_api.v1alpha1.watching import VerifyResume
+from rtj_api.v1alpha1.watching import Hang, VerifyResume
 
 
 class Backoff(Api):
@@ -43,6 +43,7 @@ class Recovery(Api):
             "again later. A gang of which no pod has a node goes on waiting."
         ),
     )
+    hang: Hang = Field(default_factory=Hang)
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
 
 

@@ -1,4 +1,5 @@
-"""`recovery.verifyResume`: what is done about a training that does not go on as before.
+"""`recovery.verifyResume` and `.hang`: what is done about a training that goes on otherwise, or
+not at all.
 
 Must never do I/O.
 """
@@ -41,5 +42,46 @@ class VerifyResume(Api):
         description=(
             "Learning rate or data cursor are not what they were, or the loss lies a little beside "
             "its noise: Report (an event, and Degraded), or Hold, which stops it for a person."
+        ),
+    )
+
+
+class OnHang(StrEnum):
+    RESTART = "Restart"
+    REPORT = "Report"
+
+
+class StackSignal(StrEnum):
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
+
+
+class Hang(Api):
+    """A gang that makes no step, prints nothing and saves nothing for far longer than it takes.
+
+    By itself: 10 s or three times its slowest usual step where no process of it does anything (6 s
+    where one is stopped by a signal), half an hour where one still works, waits for a disk or
+    saves. Before the first steps, when no pace is known: 10 minutes and two hours.
+    """
+
+    on_hang: OnHang = Field(
+        OnHang.RESTART,
+        description="Restart it in place, on the job's budget, or Report it only (Degraded).",
+    )
+    timeout_seconds: float | None = Field(
+        None,
+        ge=2,
+        le=604_800,
+        description=(
+            "A limit of your own, whatever its processes are about: no sign of life of any rank "
+            "for so long is a hang. Absent: from the job's own pace."
+        ),
+    )
+    stack_signal: StackSignal | None = Field(
+        None,
+        description=(
+            "The signal for which the trainer has registered a dump of its stacks: "
+            "faulthandler.register(signal.SIGUSR2). It is sent to a hung process before the "
+            "restart if that process catches it. Not needed where the image has py-spy."
         ),
     )

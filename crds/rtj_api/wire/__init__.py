@@ -18,7 +18,13 @@ from rtj_api.wire.directive import (
     ThroughStore,
     Wanted,
 )
-from rtj_api.wire.health import DivergenceView, ReplayView, VerifyResume
+from rtj_api.wire.health import (
+    DivergenceView,
+    PaceView,
+    ReplayView,
+    StallView,
+    VerifyResume,
+)
 from rtj_api.wire.report import (
     Candidate,
     CheckpointView,
@@ -42,7 +48,10 @@ from rtj_api.wire.report import (
 )
 from rtj_api.wire.supervisor import (
     Go,
+    Look,
     Release,
+    StacksView,
+    StillView,
     Stop,
     SuperviseConfig,
     SupervisorState,
@@ -65,9 +74,11 @@ __all__ = [
     "Go",
     "Holder",
     "KeepRules",
+    "Look",
     "LossCheck",
     "LossState",
     "MirrorView",
+    "PaceView",
     "Phase",
     "Probe",
     "Problem",
@@ -80,6 +91,9 @@ __all__ = [
     "Resume",
     "SidecarConfig",
     "SidecarPhase",
+    "StacksView",
+    "StallView",
+    "StillView",
     "Stop",
     "SuperviseConfig",
     "SupervisorState",

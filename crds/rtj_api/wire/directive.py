@@ -149,6 +149,8 @@ class SidecarConfig(Wire):
     on_existing_run: str = "Resume"
     drain_seconds: float = 300
     trainer_grace_seconds: float = 30
+    hang_timeout_seconds: float | None = None  # a person's own; None: from the trainer's pace
+    stack_signal: int | None = None  # for which the trainer has registered a dump of its stacks
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
     mirror: str = "auto"  # auto | always | never
     keep_local: int | None = None  # newest durable saves that stay in the pod; None: at least 2

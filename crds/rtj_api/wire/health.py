@@ -1,8 +1,14 @@
-"""How a trainer fares, as its sidecar tells: what came of a resume. Must never do I/O."""
+"""How a trainer fares, as its sidecar tells: what came of a resume, whether it gives signs of life.
+
+Times are Unix seconds. Must never do I/O.
+"""
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from rtj_api.rules.divergence import Kind
+from rtj_api.rules.hang import Standing
 from rtj_api.rules.replay import Lost, ReplayState
 from rtj_api.wire.base import Wire
 
@@ -30,3 +36,21 @@ class DivergenceView(Wire):
     kind: Kind
     step: int | None = None  # of the first bad loss
     message: str
+
+
+class PaceView(Wire):
+    """See `rules.hang.Pace`: seconds between signs of a step."""
+
+    usual: float | None = None
+    longest: float = 0.0
+    survived: float = 0.0
+
+
+class StallView(Wire):
+    """This rank's trainer gives no sign of life since `since`: no step, line or save that moves."""
+
+    standing: Standing
+    since: float
+    fell_at: float | None = None  # its processes fell still
+    pace: PaceView = Field(default_factory=PaceView)
+    stacks: list[str] = Field(default_factory=list)  # what they are doing, bounded

@@ -42,6 +42,14 @@ class Trial(Wire):
     timeout_seconds: float
 
 
+class Look(Wire):
+    """Say what the trainer's processes are doing, once for each `id`. `signal`: the one for which
+    they have registered a dump of their stacks; sent only to a process that catches it."""
+
+    id: str
+    signal: int | None = None
+
+
 class Release(Wire):
     """PID 1 of the trainer's container may exit, with `message` as its termination message.
 
@@ -100,6 +108,22 @@ class TrialView(Wire):
     tail: list[str] = Field(default_factory=list)  # last lines of output, bounded
 
 
+class StillView(Wire):
+    """Since when the trainer's processes do nothing that the kernel counts."""
+
+    kind: str  # stopped (by a signal) | blocked (some wait for a disk) | still
+    since: float
+    network_at: float | None = None  # when the pod's network last moved anything worth a name
+
+
+class StacksView(Wire):
+    """What the trainer's processes were doing at the Look of that id. Bounded."""
+
+    id: str
+    done: bool = False
+    lines: list[str] = Field(default_factory=list)
+
+
 class SupervisorState(Wire):
     version: int = CONTRACT_VERSION
     boot_id: str = Field(alias="bootID")
@@ -115,4 +139,6 @@ class SupervisorState(Wire):
     trial: TrialView | None = None
     # Paths relative to the directory; None: this supervisor cannot say.
     open_for_writing: list[str] | None = Field(default_factory=list)
+    still: StillView | None = None  # None: it works, or nobody can say
+    stacks: StacksView | None = None
     written_at: float

@@ -17,6 +17,7 @@ from rtj_api.wire import SidecarPhase, TrainerState
 
 from rtj_operator.core import (
     governor,
+    hangs,
     oom,
     pending,
     probing,
@@ -193,6 +194,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                     "and the pod",
                 )
             )
+    found += hangs.troubles(gang)
     found += resumption.troubles(gang.status.checkpoint)
     found += governor.troubles(gang.status)
     return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)

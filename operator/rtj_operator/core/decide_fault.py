@@ -14,6 +14,7 @@ from rtj_operator.core import (
     budget,
     diagnosing,
     failures,
+    hangs,
     holds,
     placement,
     resumption,
@@ -38,6 +39,8 @@ def _all_faults(gang: Gang) -> tuple[Fault, ...]:
             overdue = stages.overdue_of(gang, member)
             if overdue is not None:
                 found[member.rank] = overdue
+    if not found and (hung := hangs.hung(gang)) is not None:
+        found[hung.rank] = hung
     if not found:
         waiting = placement.overdue(gang)
         if waiting is not None:

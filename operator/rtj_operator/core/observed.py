@@ -57,6 +57,8 @@ class JobSpec:
     suspend_wait_seconds: float = 0.0  # suspendPolicy: for the next save, while the gang trains
     placement_seconds: float | None = None  # recovery.placementTimeoutSeconds
     scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch
+    on_hang: str = "Restart"  # recovery.hang.onHang
+    hang_timeout_seconds: float | None = None  # recovery.hang.timeoutSeconds
     on_divergence: str = "RollBack"  # recovery.verifyResume.onDivergence
     max_restarts: int = 10  # recovery.maxRestarts: without durable progress
     backoff_initial_seconds: float = 1.0

@@ -13,6 +13,7 @@ from rtj_api.v1alpha1 import (
     OnDivergence,
     OnDrift,
     Retention,
+    StackSignal,
     Thin,
     VerifyResume,
 )
@@ -83,6 +84,8 @@ def desired_config(
         on_existing_run=checkpoint.on_existing_run,
         drain_seconds=spec.sidecar.drain_seconds,
         trainer_grace_seconds=trainer_grace_seconds(spec),
+        hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
+        stack_signal=_number(spec.recovery.hang.stack_signal),
         verify_resume=_verify(spec.recovery.verify_resume),
         mirror=checkpoint.local.mirror,
         keep_local=checkpoint.local.keep,
@@ -105,6 +108,11 @@ def desired_config(
         validation_level=checkpoint.validation.level,
         required_keys=list(checkpoint.validation.required_keys),
     )
+
+
+def _number(wish: StackSignal | None) -> int | None:
+    """Of Linux, whatever this operator runs on."""
+    return None if wish is None else {StackSignal.SIGUSR1: 10, StackSignal.SIGUSR2: 12}[wish]
 
 
 def _verify(wish: VerifyResume) -> wire.VerifyResume:

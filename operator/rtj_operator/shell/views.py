@@ -116,6 +116,8 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         scratch_if_none_valid=(
             spec.checkpoint.on_no_valid == v1alpha1.OnNoValid.START_FROM_SCRATCH
         ),
+        on_hang=spec.recovery.hang.on_hang,
+        hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
         on_divergence=spec.recovery.verify_resume.on_divergence,
         max_restarts=spec.recovery.max_restarts,
         backoff_initial_seconds=spec.recovery.backoff.initial_seconds,

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from rtj_api import contract
 from rtj_api.wire import (
     Go,
+    Look,
     Release,
     Stop,
     SuperviseConfig,
@@ -56,6 +57,9 @@ class SupervisorLink:
 
     def trial(self, message: Trial) -> None:
         self._write(contract.FILE_TRIAL, message)
+
+    def look(self, message: Look) -> None:
+        self._write(contract.FILE_LOOK, message)
 
     def stop(self, message: Stop) -> None:
         self._write(contract.FILE_STOP, message)

@@ -12,6 +12,7 @@ import sys
 import time
 
 from .files import identity, read_json, write_whole
+from .output import error_file, error_message, log_lines
 from .processes import descendants, kill, process, processes
 
 
@@ -31,6 +32,23 @@ class Journal:
             go = read_json(os.path.join(self.run, "go.json")) or {}
             return {"attempt": int(go.get("attempt", 0))}
         return found
+
+    def recovered(self, log):
+        """(the attempt that was started last, its view); (0, None) where nothing was. What is left
+        of it is ended. `log`: where it had its output."""
+        record = self.read()
+        if record is None:
+            return 0, None
+        started = int(record.get("attempt", 0))
+        if record.get("ended"):
+            return started, record["ended"]
+        if not started:
+            return 0, None
+        end_leftover(record)
+        view = view_of_lost(record)
+        view["tail"] = log_lines(log)
+        view["error"] = error_message(error_file(self.run, started))
+        return started, view
 
     def begin(self, record):
         """Before the effect. False where it could not be written: then nothing may be started."""

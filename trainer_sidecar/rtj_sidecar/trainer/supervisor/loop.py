@@ -13,10 +13,10 @@ import time
 
 from .departure import Departure
 from .files import Mailbox, read_json, write_text, write_whole
-from .journal import Journal, end_leftover, view_of_lost
+from .journal import Journal
 from .launch import arguments_of, end_of, environment_of, exit_code_of, launch, launch_hook
 from .memory import memory_limit, oom_kills
-from .output import Log, error_file, error_message, forget_errors, log_lines
+from .output import Log, drain, error_file, error_message, forget_errors
 from .processes import (
     about_us,
     adopt_orphans,
@@ -27,6 +27,7 @@ from .processes import (
     processes,
 )
 from .signals import NO_WISH, Signals, signal_trainer
+from .stacks import Stacks
 from .trial import Trials
 from .writers import WRITERS_SECONDS, Writers
 
@@ -68,6 +69,7 @@ class Supervisor:
         self.view = {"state": "none", "attempt": 0}
         self.started = 0
         self.writers = Writers(self.path)
+        self.stacks = Stacks(self.log)
 
     def at(self, name):
         return os.path.join(self.run_dir, name)
@@ -87,17 +89,8 @@ class Supervisor:
     def recover(self):
         """An attempt found in the journal is never started again, whatever became of it."""
         self.trials.recover()
-        journal = self.journal.read()
-        if journal is None:
-            return
-        self.started = int(journal.get("attempt", 0))
-        if journal.get("ended"):
-            self.view = journal["ended"]
-        elif self.started:
-            end_leftover(journal)
-            self.view = view_of_lost(journal)
-            self.view["tail"] = log_lines(self.log.path)
-            self.view["error"] = error_message(error_file(self.run_dir, self.started))
+        self.started, view = self.journal.recovered(self.log.path)
+        self.view = view or self.view
 
     # --- the loop ---
 
@@ -110,6 +103,7 @@ class Supervisor:
             self.read_go()
             self.enforce()
             self.try_save()
+            self.look_into()
             self.start()
             self.refresh()
             release = self.release()
@@ -210,6 +204,14 @@ class Supervisor:
         if self.trials.step(may_run and self.go is None, self.stopped):
             self.dirty = True
 
+    def look_into(self):
+        """The sidecar asks what the trainer's processes are doing just now."""
+        wish = self.mailbox.news("look.json")
+        if wish is not None and self.running():
+            self.stacks.ask(wish, descendants(os.getpid(), processes()))
+        if self.stacks.news():
+            self.dirty = True
+
     def enforce(self):
         if self.running() and self.kill_at is not None and time.monotonic() >= self.kill_at:
             kill({self.pid} | descendants(os.getpid(), processes()), signal.SIGKILL)
@@ -299,19 +301,15 @@ class Supervisor:
         self.view.update(end_of(status), state="exited", endedAt=time.time())
         # As when a container's first process ends: what it started ends with it.
         self.clear(0.01, everything=False)
-        # Usually under a millisecond; longer where this machine is busy or nobody takes our own
-        # output. What the trainer said last is the cause, so its end is not told without it; only
-        # a process that does not die may hold the pipe open for ever.
-        deadline = time.monotonic() + (0.1 if self.lingering else DRAIN_SECONDS)
-        for thread in self.pumps:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        # What it said last is the cause, so its end is not told without it; only a process that
+        # does not die may hold the pipe open for ever.
+        drain(self.pumps, 0.1 if self.lingering else DRAIN_SECONDS)
         self.writers.switch(False)
         self.departure.begin_wait()
         self.look_at_end()
         self.publish()
         if any(thread.is_alive() for thread in self.pumps):
-            for thread in self.pumps:
-                thread.join(0.2)
+            drain(self.pumps, 0.2)
             self.look_at_end()
             self.dirty = True
         self.remember({"attempt": self.view["attempt"], "ended": self.view})
@@ -351,6 +349,8 @@ class Supervisor:
             "trainer": {name: value for name, value in self.view.items() if value is not None},
             "trial": self.trials.view,
             "openForWriting": self.writers.now() if self.running() else [],
+            "still": self.writers.stillness_now() if self.running() else None,
+            "stacks": self.stacks.view,
             "writtenAt": now,
         }
         try:

@@ -8,6 +8,7 @@ import os
 import re
 import select
 import threading
+import time
 
 from .files import read_json
 
@@ -83,6 +84,14 @@ def log_lines(path):
         except OSError:
             continue
     return last_lines(content)
+
+
+def drain(pumps, seconds):
+    """Wait for what is still in the pipes: usually under a millisecond, longer where this machine
+    is busy or nobody takes our own output."""
+    deadline = time.monotonic() + seconds
+    for thread in pumps:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def pump(source, sink, log):

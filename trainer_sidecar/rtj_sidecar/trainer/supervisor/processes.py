@@ -20,7 +20,7 @@ RUNTIMES = ("runc", "crun", "youki")  # on the way into the container, before th
 class Proc:
     """One line of /proc/<pid>/stat."""
 
-    __slots__ = ("pid", "ppid", "session", "start", "state")
+    __slots__ = ("pid", "ppid", "session", "start", "state", "ticks")
 
     def __init__(self, pid, text):
         # The name is in parentheses and may itself hold spaces and parentheses.
@@ -29,6 +29,7 @@ class Proc:
         self.state = fields[0]
         self.ppid = int(fields[1])
         self.session = int(fields[3])
+        self.ticks = int(fields[11]) + int(fields[12])
         self.start = int(fields[19])
 
 

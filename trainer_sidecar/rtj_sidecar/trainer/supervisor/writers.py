@@ -1,4 +1,5 @@
-"""Which files of the checkpoint directory the trainer has open for writing."""
+"""What the trainer's processes are about: which files of the checkpoint directory they have open
+for writing, and whether they do anything at all."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import threading
 import time
 
 from .processes import container_members, descendants, open_for_writing, processes
+from .stillness import Stillness
 
 WRITERS_SECONDS = 1.0
 
 
 class Writers(threading.Thread):
-    """Looks about once a second which files of the checkpoint directory are open for writing."""
+    """Looks about once a second."""
 
     def __init__(self, root):
         super().__init__(daemon=True)
@@ -22,12 +24,14 @@ class Writers(threading.Thread):
         self.generation = 0
         self.active = False
         self.paths = []
+        self.stillness = Stillness()
+        self.still = None
 
     def switch(self, active):
         with self.lock:
             self.generation += 1
             self.active = active
-            self.paths = []
+            self.paths, self.still = [], None
         self.wake.set()
 
     def run(self):
@@ -35,16 +39,20 @@ class Writers(threading.Thread):
             with self.lock:
                 active, generation = self.active, self.generation
             spent = 0.0
+            if not active:
+                self.stillness.reset()
             if active:
                 begun = time.monotonic()
                 me = os.getpid()
                 seen = processes()
-                pids = descendants(me, seen) | container_members(seen)
+                pids = descendants(me, seen)
+                self.stillness.look(seen, pids)
+                pids |= container_members(seen)
                 paths = open_for_writing(os.path.realpath(self.root), pids)
                 spent = time.monotonic() - begun
                 with self.lock:
                     if generation == self.generation:
-                        self.paths = paths
+                        self.paths, self.still = paths, self.stillness.view
             # Never more than two percent of a core.
             self.wake.wait(max(WRITERS_SECONDS, 50 * spent) if active else None)
             self.wake.clear()
@@ -52,3 +60,7 @@ class Writers(threading.Thread):
     def now(self):
         with self.lock:
             return list(self.paths)
+
+    def stillness_now(self):
+        with self.lock:
+            return self.still

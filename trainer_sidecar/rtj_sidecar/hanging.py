@@ -1,0 +1,105 @@
+"""Tells when this rank's trainer gives no sign of life, how it stands, and what it was doing.
+
+The gang's operator decides: this rank may only wait for another one. Must never end a trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rtj_api.rules.hang import Standing
+from rtj_api.wire import Look, PaceView, StallView, StillView
+
+from rtj_sidecar.station import Station, log
+from rtj_sidecar.trainer.life import Life
+
+TELL_STILL_SECONDS, TELL_WORKING_SECONDS = 5.0, 60.0
+TELL_TIMES = 1.2  # of what ended by itself before: a trainer that often rests is not told of each
+NETWORK_SECONDS = 3.0  # the pod's network moved something within these: it may wait for that
+
+
+def watch(at: Station, lines: Sequence[str], *, now: float) -> None:
+    """With each look at what the trainer says, also where it says nothing."""
+    state = at.supervisor
+    if state is None or not at.is_training or not at.is_after_go:
+        at.reporter.set(stall=None)
+        return
+    still = state.still
+    is_saving = bool(state.open_for_writing) or at.is_writing
+    life = at.life.with_stillness(still.since if still is not None else None, now=now)
+    if lines:
+        life = life.with_lines(lines, now=now)
+    life = life.with_step(_step(at), now=now)
+    if at.progress.updated_at is not None:
+        life = life.with_sign(at=at.progress.updated_at)
+    if is_saving:
+        life = life.with_saving(now=now, moves=still is None)
+    at.life = life
+    at.reporter.set(stall=_stall(at, life, still, is_saving=is_saving, now=now))
+
+
+def _step(at: Station) -> int | None:
+    file, log_ = at.progress.file.step, at.progress.log.step
+    return file if file is not None else log_
+
+
+def _stall(
+    at: Station, life: Life, still: StillView | None, *, is_saving: bool, now: float
+) -> StallView | None:
+    started = at.supervisor.trainer.started_at if at.supervisor is not None else None
+    since = max(life.sign_at or 0.0, started or 0.0)
+    standing, timeout = (
+        _standing(at, still, is_saving=is_saving),
+        at.site.config.hang_timeout_seconds,
+    )
+    if still is not None and standing is not Standing.WORKING:
+        since = max(since, still.since)
+    if standing is Standing.STOPPED:
+        wait = 0.0
+    elif standing is Standing.STILL:
+        wait = max(TELL_STILL_SECONDS, TELL_TIMES * life.survived)
+    else:
+        wait = max(TELL_WORKING_SECONDS, TELL_TIMES * life.longest)
+    if timeout is not None:
+        wait = min(wait, timeout / 2)
+    if now < since + wait:
+        return None
+    stacks = _stacks(at, since, ask=standing is not Standing.WORKING or timeout is not None)
+    pace = life.pace
+    return StallView(
+        standing=standing,
+        since=since,
+        fell_at=still.since if still is not None else None,
+        pace=PaceView(usual=pace.usual, longest=pace.longest, survived=pace.survived),
+        stacks=stacks,
+    )
+
+
+def _standing(at: Station, still: StillView | None, *, is_saving: bool) -> Standing:
+    if still is None:
+        return Standing.WORKING
+    if still.kind == "stopped":
+        return Standing.STOPPED
+    if still.kind != "still" or is_saving:
+        return Standing.WORKING
+    # Our own transfers would hide what the trainer does not move.
+    network = still.network_at if not at.reporter.current.transfers else None
+    written_at = at.supervisor.written_at if at.supervisor is not None else 0.0
+    if network is not None and written_at - network < NETWORK_SECONDS:
+        return Standing.WORKING
+    return Standing.STILL
+
+
+def _stacks(at: Station, since: float, *, ask: bool) -> list[str]:
+    """What the supervisor found for this stall; asked for once."""
+    name = f"{at.attempt}/{since:.3f}"
+    known = at.supervisor.stacks if at.supervisor is not None else None
+    if known is not None and known.id == name:
+        return known.lines
+    if ask and at.asked_for_stacks != name:
+        at.asked_for_stacks = name
+        try:
+            at.link.look(Look(id=name, signal=at.site.config.stack_signal))
+        except OSError as error:
+            log.warning("what the trainer is doing is not asked for: %s", error)
+    return []

@@ -1,0 +1,83 @@
+"""Signs of life of one rank's trainer, and its pace: what a stall is measured by. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rtj_api.rules.hang import KEPT, LEAST, Pace, p99
+
+# What a watchdog prints while it waits is no sign of its trainer's life, nor is a dump of stacks
+# for which we have asked.
+_NO_SIGN = re.compile(
+    r"\[(?:PG|ProcessGroup)[^\]]*\]|ProcessGroup(?:NCCL|Gloo)|HeartbeatMonitor|watchdog|"
+    r"still waiting|waiting for (?:all )?(?:ranks|workers|peers)|NCCL (?:WARN|INFO)|"
+    r"^(?:Current thread|Thread) 0x|^ +File \".*\", line \d+ in |^Stack \(most recent call first\)",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Of the running attempt; the pace goes from attempt to attempt. Times are Unix seconds."""
+
+    gaps: tuple[float, ...] = ()  # between signs of a step, saves apart
+    longest: float = 0.0
+    survived: float = 0.0
+    step: int | None = None
+    step_at: float | None = None
+    sign_at: float | None = None
+    saved: bool = False  # since that step
+    fell_at: float | None = None  # the stillness that goes on now began
+
+    @property
+    def pace(self) -> Pace:
+        known = len(self.gaps) >= LEAST
+        return Pace(
+            usual=p99(self.gaps) if known else None, longest=self.longest, survived=self.survived
+        )
+
+    def begun(self, *, now: float) -> Life:
+        """A new attempt: its first step comes when it comes."""
+        return replace(self, step=None, step_at=None, sign_at=now, saved=False, fell_at=None)
+
+    def with_step(self, step: int | None, *, now: float) -> Life:
+        if step is None or step == self.step:
+            return self
+        gaps, longest = self.gaps, self.longest
+        if self.step_at is not None:
+            gap = now - self.step_at
+            longest = max(longest, gap)
+            gaps = gaps if self.saved else (*gaps, gap)[-KEPT:]
+        return replace(
+            self,
+            gaps=gaps,
+            longest=longest,
+            step=step,
+            step_at=now,
+            sign_at=now,
+            saved=False,
+        )
+
+    def with_lines(self, lines: Sequence[str], *, now: float) -> Life:
+        if all(_NO_SIGN.search(line) for line in lines):
+            return self
+        return replace(self, sign_at=now)
+
+    def with_sign(self, *, at: float) -> Life:
+        return (
+            self if self.sign_at is not None and at <= self.sign_at else replace(self, sign_at=at)
+        )
+
+    def with_saving(self, *, now: float, moves: bool) -> Life:
+        """A save is being written; it is a sign while it moves."""
+        return replace(self, saved=True, sign_at=now if moves else self.sign_at)
+
+    def with_stillness(self, since: float | None, *, now: float) -> Life:
+        """`since`: its processes do nothing since then; None where they do."""
+        if since is not None:
+            return self if since == self.fell_at else replace(self, fell_at=since)
+        if self.fell_at is None:
+            return self
+        return replace(self, fell_at=None, survived=max(self.survived, now - self.fell_at))
