@@ -9,7 +9,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rtj_api.status_base import Message, ReasonValue, StatusModel, Time
-from rtj_api.status_trouble import MAX_INCIDENTS, Incident
+from rtj_api.status_trouble import MAX_INCIDENTS, MAX_SUSPICIONS, Incident, Suspicion
 from rtj_api.v1alpha1 import MAX_REPLICAS
 
 MAX_ATTEMPTS = 10  # records kept in `attempts`
@@ -115,6 +115,11 @@ class ResumeDecision(StatusModel):
     )
     ever_durable: bool = Field(
         False, description="With throughStore: some step of this run was durable once."
+    )
+    suspects: list[Suspicion] = Field(
+        default_factory=list,
+        max_length=MAX_SUSPICIONS,
+        description="Saves that were passed over, though their files are whole.",
     )
     at: Time
     reason: Message = ""

@@ -38,8 +38,14 @@ class Suspicion(StatusModel):
     """A save that is passed over until an older one has got past the same point, or not."""
 
     name: str
+    is_proved: bool = Field(False, description="An older one has: it is bad.")
     past_step: int | None = Field(
         None, description="An older save that gets past this step proves it bad; absent: any step."
     )
     attempt: int = Field(description="Whose fault made it suspect.")
     alike: str = Field(max_length=128)
+
+    @property
+    def where(self) -> str:
+        """` after step 14`, for people."""
+        return f" after step {self.past_step}" if self.past_step is not None else " without a step"

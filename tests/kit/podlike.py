@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from rtj_api.wire import (
     Resume,
     SidecarConfig,
     SidecarPhase,
+    Suspect,
     ThroughStore,
     Wanted,
 )
@@ -157,9 +158,11 @@ class PodLike:
         replaced: list[int] | None = None,
         probe: Probe | None = None,
         forget_probes: bool = False,
+        suspects: Sequence[Suspect] = (),
     ) -> None:
         directive = Directive(
             wanted=wanted,
+            suspects=list(suspects),
             job_uid=self.config.job_uid,
             pod_uid=self.uid,
             rank=self.config.rank,

@@ -70,6 +70,7 @@ def _step(world: World, running: list[Pod]) -> None:
         if done and pod.rank not in world.lasting_ranks:
             trainer.end(now=world.now, code=0)
         simulated_trouble.strike(world, pod)
+        simulated_trouble.mark(world, pod)
 
 
 def _save(world: World, pod: Pod, step: int) -> None:

@@ -51,6 +51,16 @@ def strike(world: World, pod: Pod) -> None:
     pod.change()
 
 
+def mark(world: World, pod: Pod) -> None:
+    """Rank 0's sidecar marks what an older save has proved bad."""
+    said = pod.accepted
+    if said is None or pod.rank != 0 or pod.trainer is None:
+        return
+    for suspect in said.suspects:
+        if suspect.is_proved or pod.trainer.step > (suspect.past_step or 0):
+            world.store.invalid.add(suspect.name)
+
+
 def found(world: World, pod: Pod) -> wire.Found | None:
     """The save that rank 0's sidecar was told to look for, once it is found."""
     wanted = pod.accepted.wanted if pod.accepted is not None else None

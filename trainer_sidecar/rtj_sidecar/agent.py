@@ -42,6 +42,7 @@ from rtj_sidecar.server import make_app
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.storing import Storing
+from rtj_sidecar.suspects import Suspects
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 from rtj_sidecar.trials import told_before
 
@@ -196,6 +197,8 @@ class Agent:
             group.create_task(self.prefetching.loop())
             group.create_task(self.attempts.store_mode.loop())
             group.create_task(self.fence.loop())
+            if self._site.holds:
+                group.create_task(Suspects(self.station).loop())
             if self.storing is not None:
                 group.create_task(self.storing.owning.held_loop())
             if not self._site.holds:

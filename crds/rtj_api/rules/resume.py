@@ -74,6 +74,7 @@ class Facts:
     how_to_allow: str = HOW_TO_ALLOW
     probe_remedy: str = trials.REMEDY
     suspects: Mapping[str, str] = field(default_factory=dict)  # by name: why it is not tried now
+    bad: Mapping[str, str] = field(default_factory=dict)  # by name: why never, not yet marked so
 
 
 def holders(candidate: Candidate, *by_rank: Mapping[int, Collection[str]]) -> tuple[int, ...]:
@@ -91,6 +92,8 @@ def why_unusable(candidate: Candidate, *, facts: Facts) -> str | None:
         return f"found invalid: {candidate.invalid}{told}"
     if candidate.failed_probe is not None:
         return f"its probe failed ({candidate.failed_probe.how}), so an older one is tried first"
+    if candidate.name in facts.bad:
+        return facts.bad[candidate.name]
     if candidate.name in facts.suspects:
         return facts.suspects[candidate.name]
     if candidate.full_state is False:

@@ -15,6 +15,7 @@ from rtj_api.wire.directive import (
     RequestAction,
     Resume,
     SidecarConfig,
+    Suspect,
     ThroughStore,
     Wanted,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "Stop",
     "SuperviseConfig",
     "SupervisorState",
+    "Suspect",
     "ThroughStore",
     "TrainerState",
     "TrainerView",

@@ -72,6 +72,15 @@ class Probe(Wire):
     timeout_seconds: float = 600
 
 
+class Suspect(Wire):
+    """A save that the attempt passes over, though its files are whole."""
+
+    name: str
+    past_step: int | None = None  # an older save that gets past it proves this one bad; None: any
+    is_proved: bool = False  # one has
+    why: str = ""
+
+
 class Directive(Wire):
     """The annotation on a pod. Ignored by a sidecar unless jobUID and podUID are its own and
     (attempt, seq) is above the highest in its journal."""
@@ -99,6 +108,7 @@ class Directive(Wire):
     through_store: ThroughStore | None = None
     probe: Probe | None = None  # RESTORE, GO, rank 0: has to pass on `resume` before any trainer
     forget_probes: bool = False  # PREPARE: a person changed something, so every save may try again
+    suspects: list[Suspect] = Field(default_factory=list)  # GO, rank 0: marks them in the store
     # Put on by whoever writes the annotation; no part of what is asked for.
     push_key: str | None = None  # base64, Ed25519: what it signs is as good as this annotation
     sent_at: float | None = None

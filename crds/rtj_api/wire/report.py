@@ -118,6 +118,11 @@ class ProgressView(Wire):
     first_step_at: float | None = None  # first sign of a step in this attempt
     updated_at: float | None = None
 
+    @property
+    def is_sure(self) -> bool:
+        """More than a number in a log: it was written to the progress file, or seen in a save."""
+        return self.confirmed or self.source in ("file", "checkpoint")
+
 
 class CheckpointView(Wire):
     last_saved_step: int | None = None

@@ -30,8 +30,9 @@ class Case:
         return self.diagnosis.end
 
 
-def step_of_attempt(gang: Gang) -> int | None:
-    """The last step that any rank is known to have made in this attempt."""
+def step_of_attempt(gang: Gang, *, is_sure: bool = False) -> int | None:
+    """The last step that any rank is known to have made in this attempt; `is_sure`: by more than
+    a number in its log."""
     steps = [
         m.report.progress.step
         for m in gang.members
@@ -39,6 +40,7 @@ def step_of_attempt(gang: Gang) -> int | None:
         and m.report.trainer.attempt == gang.attempt
         and m.report.progress.step is not None
         and m.report.progress.first_step_at is not None
+        and (m.report.progress.is_sure or not is_sure)
     ]
     return max(steps, default=None)
 
@@ -122,7 +124,7 @@ def next_suspicions(status: Status, case: Case) -> list[Suspicion]:
     """With the save that this fault makes suspect, or without any."""
     found, incident = case.diagnosis, case.incident
     if found.withdrawn:
-        return []
+        return [s for s in status.suspicions if s.is_proved]
     if found.suspect is None or incident is None:
         return list(status.suspicions)
     new = Suspicion(

@@ -184,11 +184,28 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         replaced=_replaced(gang, member, phase, stops_older=stops_older),
         through_store=through_store,
         probe=probing.probe_for(gang, member, phase),
+        suspects=_suspects(gang, member, phase),
         forget_probes=stops_older
         and member.rank == 0
         and current is not None
         and current.charge == Charge.INTENT,
     )
+
+
+def _suspects(gang: Gang, member: Member, phase: Phase) -> list[wire.Suspect]:
+    """For rank 0's sidecar, which marks them; as they were when the attempt was started."""
+    resume = gang.status.resume
+    if member.rank != 0 or phase != Phase.GO or resume is None or not gang.status.is_started:
+        return []
+    return [
+        wire.Suspect(
+            name=s.name,
+            past_step=s.past_step,
+            is_proved=s.is_proved,
+            why=f"{s.alike}{s.where}, in attempt {s.attempt}",
+        )
+        for s in resume.suspects
+    ]
 
 
 def _wanted(gang: Gang) -> wire.Wanted | None:

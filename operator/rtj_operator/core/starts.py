@@ -44,7 +44,8 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             ever_durable=status.ever_durable,
             allow_scratch=status.allow_scratch or gang.spec.scratch_if_none_valid,
             scratch_asked=status.allow_scratch,
-            suspects=suspecting.why_passed_over(status),
+            suspects=suspecting.why_passed_over(status, proved=False),
+            bad=suspecting.why_passed_over(status, proved=True),
         )
     )
 
@@ -72,6 +73,7 @@ def next_start(gang: Gang, status: Status, chosen: rules_resume.Chosen, *, fast:
         peers=resume.peers,
         fast=fast,
         asked=resume.asked,
+        suspects=[s for s in status.suspicions if s.name != resume.name],
         at=now,
         reason=chosen.why,
     )

@@ -6,7 +6,7 @@ Pure. Must never count a step that no save, progress file or confirmed log line 
 from __future__ import annotations
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import ProgressView, SidecarPhase
+from rtj_api.wire import SidecarPhase
 
 from rtj_operator.core.failures import finished_ranks
 from rtj_operator.core.faults import BY_TRAINER, Fault, fault_at
@@ -46,10 +46,6 @@ def counted(gang: Gang, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
     return tuple(f for f in faults if f.rank == 0 or f.order != BY_TRAINER or f.is_pod_lost)
 
 
-def _is_sure(progress: ProgressView) -> bool:
-    return progress.confirmed or progress.source in ("file", "checkpoint")
-
-
 def reached_step(gang: Gang) -> int | None:
     """The furthest step that is durable, or that a trainer of this attempt surely made."""
     steps = [
@@ -57,7 +53,7 @@ def reached_step(gang: Gang) -> int | None:
         for m in gang.members
         if m.report is not None
         and m.report.trainer.attempt == gang.attempt
-        and _is_sure(m.report.progress)
+        and m.report.progress.is_sure
     ]
     known = [s for s in (*steps, gang.status.checkpoint.last_durable_step) if s is not None]
     return max(known, default=None)

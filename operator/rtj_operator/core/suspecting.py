@@ -19,29 +19,25 @@ from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
 
 
-def why_passed_over(status: Status) -> dict[str, str]:
-    """By name: why a save is not tried now."""
+def why_passed_over(status: Status, *, proved: bool) -> dict[str, str]:
+    """By name: why a save is not tried, for now or, once it is proved bad, for good."""
+    outcome = "an older one got past that point" if proved else "an older one is tried first"
     return {
-        s.name: f"suspect since attempt {s.attempt} ({s.alike}{_point(s)}); an older one is tried "
-        "first"
+        s.name: f"suspect since attempt {s.attempt} ({s.alike}{s.where}); {outcome}"
         for s in status.suspicions
+        if s.is_proved == proved
     }
-
-
-def _point(suspicion: Suspicion) -> str:
-    if suspicion.past_step is None:
-        return " before the first step"
-    return f" after step {suspicion.past_step}"
 
 
 def without_suspicion(gang: Gang) -> Gang:
     """The gang once no save is suspect any more: the next start is from the newest of them, by
     name, for the attempt from the older one has made a branch of it."""
     status = gang.status
-    update: dict[str, object] = {"suspicions": []}
-    if status.suspicions and steering.wanted(gang) is None:
+    freed = [s for s in status.suspicions if not s.is_proved]
+    update: dict[str, object] = {"suspicions": [s for s in status.suspicions if s.is_proved]}
+    if freed and steering.wanted(gang) is None:
         wanted = WantedBeginning(
-            value=status.suspicions[0].name,
+            value=freed[0].name,
             asked=f"suspicion withdrawn after attempt {status.attempt}",
         )
         known = status.beginnings.model_dump()
@@ -59,7 +55,7 @@ def hold(gang: Gang, case: Case) -> Plan:
         update={"budgets": diagnosing.with_incident(held.budgets, case.incident)}
     )
     notes = [Note(type="Warning", reason=Reason.DETERMINISTIC_FAILURE, message=text)]
-    notes += [_freed(s) for s in gang.status.suspicions]
+    notes += cleared(gang.status, held)
     return record(
         gang, held, rule="fault", why=text, notes=tuple(notes), evidence=case.fault.evidence
     )
@@ -79,7 +75,7 @@ def cleared(before: Status, after: Status) -> tuple[Note, ...]:
         Note(
             type="Warning",
             reason=Reason.CHECKPOINT_SUSPECT,
-            message=f"save {s.name} is suspect: {s.alike}{_point(s)}; the one before it is tried",
+            message=f"save {s.name} is suspect: {s.alike}{s.where}; the one before it is tried",
         )
         for s in after.suspicions
         if s.name not in was
@@ -93,13 +89,13 @@ def proved(gang: Gang) -> Plan | None:
     status, resume = gang.status, gang.status.resume
     if not status.suspicions or not status.is_started or resume is None or gang.through_store:
         return None
-    step = diagnosing.step_of_attempt(gang)
+    step = diagnosing.step_of_attempt(gang, is_sure=True)
     if step is None:
         return None
     bad = [
         s
         for s in status.suspicions
-        if s.name != resume.name and (s.past_step is None or step > s.past_step)
+        if not s.is_proved and s.name != resume.name and (s.past_step is None or step > s.past_step)
     ]
     if not bad:
         return None
@@ -108,14 +104,14 @@ def proved(gang: Gang) -> Plan | None:
             type="Warning",
             reason=Reason.CHECKPOINT_POISON,
             message=f"save {s.name} is bad: the older {resume.name or 'start from nothing'} got "
-            f"past the point where it failed ({s.alike}{_point(s)}), and made step {step}",
+            f"past the point where it failed ({s.alike}{s.where}), and made step {step}",
         )
         for s in bad
     )
-    kept = [s for s in status.suspicions if s not in bad]
+    known = [s.model_copy(update={"is_proved": s.is_proved or s in bad}) for s in status.suspicions]
     return record(
         gang,
-        status.model_copy(update={"suspicions": kept}),
+        status.model_copy(update={"suspicions": known}),
         rule="proved",
         why=notes[0].message,
         notes=notes,

@@ -12,6 +12,7 @@ from kit.observations import with_exit, with_job, with_pod, with_report
 from kit.scenarios_of_trouble import TROUBLES
 from rtj_api import wire
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
 from rtj_api.status import CurrentAttempt, Incident, JobPhase, RestartKind
 from rtj_operator.core.observed import Observed
 
@@ -179,3 +180,57 @@ def test_the_node_is_changed_only_where_it_helps() -> None:
     """One crash in place, one on another node: two restarts for a bad node."""
     status = TROUBLES["trouble_follows_the_node"].run().world.state
     assert [r.kind for r in status.attempts] == ["First", "InPlace", "Replace"]
+
+
+def test_a_bad_save_is_proved_by_the_older_one_and_marked() -> None:
+    world = TROUBLES["trouble_follows_the_save"].run().world
+    (bad,) = world.state.suspicions
+    assert bad.is_proved
+    assert bad.past_step == 14
+    assert world.store.invalid == {bad.name}
+    directive = world.pod_of(0).directive
+    assert directive is not None
+    assert [(s.name, s.past_step, s.is_proved) for s in directive.suspects] == [
+        (bad.name, 14, False)  # as it was when the attempt was started
+    ]
+    other = world.pod_of(1).directive
+    assert other is not None
+    assert other.suspects == []
+
+
+def save(name: str, step: int, **fields: Any) -> wire.Candidate:
+    return wire.Candidate(name=name, step=step, durable=True, needs=[0], **fields)
+
+
+@pytest.mark.parametrize(
+    ("suspects", "bad", "older", "takes"),
+    [
+        ({"new": "why"}, {}, {}, "old"),
+        # A suspicion never leaves a job without a save; a proved one does not count.
+        ({"new": "why"}, {}, {"invalid": "CheckpointCorrupt"}, "new"),
+        ({}, {"new": "why"}, {"invalid": "CheckpointCorrupt"}, None),
+        ({"new": "why", "old": "why"}, {}, {}, "new"),
+    ],
+)
+def test_a_suspicion_changes_the_order_and_nothing_else(
+    suspects: dict[str, str], bad: dict[str, str], older: dict[str, Any], takes: str | None
+) -> None:
+    found = choose(
+        Facts(
+            run="r",
+            world_size=1,
+            candidates=[save("new", 20), save("old", 10, **older)],
+            listed=True,
+            pinned={},
+            urls={},
+            ever_durable=True,
+            suspects=suspects,
+            bad=bad,
+        )
+    )
+    if takes is None:
+        assert isinstance(found, NoChoice)
+        assert found.reason == Reason.NO_VALID_CHECKPOINT
+    else:
+        assert isinstance(found, Chosen)
+        assert found.resume.name == takes

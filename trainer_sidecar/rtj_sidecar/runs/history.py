@@ -79,7 +79,7 @@ class History:
         for mark in self.marks.get(save, ()):
             if mark.kind in CONDEMNING and found is None:
                 found = mark
-            elif mark.kind == MarkKind.GOOD:
+            elif mark.kind == MarkKind.GOOD and mark.reason != Reason.CHECKPOINT_CLEARED:
                 is_good = True
                 if found and found.kind != MarkKind.DROPPED:
                     found = None

@@ -237,9 +237,9 @@ class ManifestRecord(Wire):
 
 class MarkKind(StrEnum):
     INVALID = "invalid"  # must never be resumed from
-    SUSPECT = "suspect"
-    POISON = "poison"
-    GOOD = "good"  # a person takes back what was said against it
+    SUSPECT = "suspect"  # trainers failed alike after resuming from it: an older one is tried
+    POISON = "poison"  # … and that one got further, or a person says so: never resumed again
+    GOOD = "good"  # a person takes back what was said against it; by CheckpointCleared, a suspicion
     PINNED = "pinned"  # someone restores from it, or a person wants it: its data stays
     UNPINNED = "unpinned"  # takes back every pin before it
     DROPPED = "dropped"  # a ship that will never be committed

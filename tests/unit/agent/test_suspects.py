@@ -1,0 +1,141 @@
+"""Marks of suspect saves: when they are written, and what takes them back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kit.alone import begin, newest
+from kit.orders import SCRATCH, prepared
+from kit.podlike import PodLike
+from rtj_api.reasons import Reason
+from rtj_api.wire import Directive, Phase, ProgressView, Resume, SidecarPhase, Suspect
+from rtj_sidecar.runs.history import History
+from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.records import MarkKind, MarkRecord
+from rtj_sidecar.suspects import freed, has_passed, words_for
+
+from tests.unit.runs.test_lineage import SCRATCH as BEGINNING
+from tests.unit.runs.test_lineage import fence, history
+
+BAD, OLDER = "f1-n2-s20", "f1-n1-s10"
+
+
+def go(*suspects: Suspect, attempt: int = 3) -> Directive:
+    return Directive(
+        job_uid="job",
+        pod_uid="pod",
+        rank=0,
+        attempt=attempt,
+        seq=3,
+        phase=Phase.GO,
+        world_size=1,
+        resume=Resume(run="ns/gpt", name=OLDER, step=10),
+        suspects=list(suspects),
+    )
+
+
+def at(step: int | None, *, source: str = "file") -> ProgressView:
+    return ProgressView(step=step, source=source, first_step_at=1.0 if step else None)
+
+
+@pytest.mark.parametrize(
+    ("suspect", "progress", "passed"),
+    [
+        (Suspect(name=BAD, past_step=22), at(22), False),
+        (Suspect(name=BAD, past_step=22), at(23), True),
+        (Suspect(name=BAD, past_step=22), at(23, source="log"), False),
+        (Suspect(name=BAD), at(11), True),
+        (Suspect(name=BAD), at(None), False),
+        (Suspect(name=BAD, past_step=22, is_proved=True), at(None), True),
+    ],
+)
+def test_only_a_sure_step_beyond_the_point_proves_a_save_bad(
+    suspect: Suspect, progress: ProgressView, passed: bool
+) -> None:
+    assert has_passed(suspect, progress) == passed
+    (word,) = words_for(go(suspect), progress)
+    assert word.kind is (MarkKind.POISON if passed else MarkKind.SUSPECT)
+
+
+def test_nothing_is_said_of_the_save_that_is_resumed() -> None:
+    assert words_for(go(Suspect(name=OLDER, is_proved=True)), at(30)) == []
+
+
+def mark(kind: MarkKind, reason: str, *, job: str = "job") -> MarkRecord:
+    return MarkRecord(kind=kind, reason=reason, message="why", by_job_uid=job, marked_at=1.0)
+
+
+def marked(*marks: MarkRecord) -> History:
+    run = history([fence(1, BEGINNING)], {(1, 1): 10, (1, 2): 20})
+    return replace(run, marks={SaveId(1, 2): marks})
+
+
+SUSPECTED = mark(MarkKind.SUSPECT, Reason.CHECKPOINT_SUSPECT)
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_free"),
+    [
+        ((SUSPECTED,), True),
+        ((SUSPECTED, mark(MarkKind.POISON, Reason.CHECKPOINT_POISON)), False),
+        ((SUSPECTED, mark(MarkKind.GOOD, Reason.CHECKPOINT_CLEARED)), False),
+        ((mark(MarkKind.SUSPECT, Reason.CHECKPOINT_SUSPECT, job="another"),), False),
+        ((mark(MarkKind.SUSPECT, Reason.MARKED_BY_PERSON),), False),
+        ((mark(MarkKind.POISON, Reason.MARKED_BY_PERSON),), False),
+    ],
+)
+def test_a_suspicion_of_ones_own_is_taken_back_and_no_other_word(
+    marks: tuple[MarkRecord, ...], is_free: bool
+) -> None:
+    found = freed(marked(*marks), go(), job_uid="job")
+    assert [w.kind for w in found] == ([MarkKind.GOOD] if is_free else [])
+    still = freed(marked(*marks), go(Suspect(name=found[0].name if found else BAD)), job_uid="job")
+    assert still == []
+
+
+def test_a_suspicion_condemns_nothing_and_its_end_pardons_nothing() -> None:
+    """Poison condemns; that a suspicion ended takes back no other verdict."""
+    save = SaveId(1, 2)
+    assert marked(SUSPECTED).condemned(save) is None
+    poison = mark(MarkKind.POISON, Reason.CHECKPOINT_POISON)
+    assert marked(SUSPECTED, poison).condemned(save) == poison
+    torn = mark(MarkKind.INVALID, Reason.CHECKPOINT_TORN)
+    cleared = mark(MarkKind.GOOD, Reason.CHECKPOINT_CLEARED)
+    assert marked(torn, SUSPECTED, cleared).condemned(save) == torn
+    pardon = mark(MarkKind.GOOD, Reason.MARKED_BY_PERSON)
+    assert marked(torn, pardon).condemned(save) is None
+
+
+def test_a_real_sidecar_marks_what_an_older_save_proves_bad(
+    pods: list[PodLike], tmp_path: Path
+) -> None:
+    pod = begin(pods, tmp_path)
+    prepared(pod, 1)
+    pod.direct(Phase.RESTORE, 1, resume=SCRATCH)
+    pod.until_phase(SidecarPhase.RESTORED, 1)
+    pod.direct(Phase.GO, 1, resume=SCRATCH)
+    pod.until(lambda r: (r.checkpoint.last_durable_step or 0) >= 30)
+    pod.kill_trainer()
+    best = newest(pod.until(lambda r: not r.settling and r.phase is SidecarPhase.DRAINED))
+    report = prepared(pod, 2)
+    older = next(c for c in report.candidates if c.durable and c.name != best.name)
+    assert best.step is not None
+    assert best.name is not None
+    resume = Resume(run="ns/gpt", name=older.name, step=older.step)
+    pod.direct(Phase.RESTORE, 2, resume=resume)
+    pod.until_phase(SidecarPhase.RESTORED, 2)
+    suspect = Suspect(name=best.name, past_step=best.step, why="exit 1 after two steps")
+    pod.direct(Phase.GO, 2, resume=resume, suspects=[suspect])
+
+    place = tmp_path / "store/ns/gpt/marks"
+    pod.until(lambda _: any(m["kind"] == "poison" for m in _marks(place)), seconds=60)
+    words = [(m["kind"], m["reason"]) for m in _marks(place) if m["kind"] != "pinned"]
+    assert words[-1] == ("poison", "CheckpointPoison")
+    assert "exit 1 after two steps" in _marks(place)[-1]["message"]
+
+
+def _marks(place: Path) -> list[dict[str, str]]:
+    return [json.loads(f.read_text()) for f in sorted(place.glob("*/*.json"))]
