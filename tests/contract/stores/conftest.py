@@ -11,6 +11,7 @@ from kit.clouds import SERVERS, Cloud
 from kit.fault_proxy import FaultProxy
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
+from rtj_sidecar.stores.pace import Pace
 
 # Hadoop's name node takes half a minute, see docs/testing.md.
 CLOUDS = ["az", "gs", *(["hdfs"] if os.environ.get("RTJ_LONG") else [])]
@@ -48,6 +49,7 @@ def opened(
         endpoint: str | None = None,
         secret: dict[str, str] | None = None,
         patience_s: float = 10,
+        pace: Pace | None = None,
     ) -> Store:
         directory = tmp_path / f"secret-{len(made)}"
         directory.mkdir()
@@ -60,6 +62,7 @@ def opened(
             credentials_dir=directory,
             patience_s=patience_s,
             transfer_patience_s=patience_s,
+            pace=pace,
         )
         made.append(store)
         return store

@@ -6,42 +6,25 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rtj_sidecar.stores.base import Cancelled
+from kit.paced import Clock, pace
+from rtj_sidecar.stores.base import Cancelled, SourceChanged
 from rtj_sidecar.stores.file import FileStore
-from rtj_sidecar.stores.local import open_source
+from rtj_sidecar.stores.local import crc64, open_source
 from rtj_sidecar.stores.pace import LEAST_PART, Pace
 from rtj_sidecar.stores.s3_body import PART, Body
 from rtj_sidecar.stores.s3_wire import _send_body
+from rtj_sidecar.stores.service import Piece
 
 KIB, MIB = 1 << 10, 1 << 20
-
-
-class Clock:
-    """Time passes only where a thread waits for its turn."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.lock = threading.Lock()
-
-    def __call__(self) -> float:
-        return self.now
-
-    def wait(self, seconds: float, cancel: threading.Event | None) -> bool:
-        with self.lock:
-            self.now += seconds
-        return cancel is not None and cancel.is_set()
 
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-def pace(rate: int, clock: Clock) -> Pace:
-    return Pace(rate, clock=clock, wait=clock.wait)
 
 
 @pytest.fixture
@@ -129,6 +112,32 @@ def test_a_directory_as_a_store_keeps_to_it(clock: Clock, tmp_path: Path) -> Non
     done = FileStore(tmp_path / "store", pace=pace(MIB, clock)).upload_file("model.pt", path)
     assert done.size == 2 * MIB
     assert clock.now - began == pytest.approx(2 - 0.25)
+
+
+def test_a_piece_of_a_service_leaves_at_the_rate_and_is_proved(
+    clock: Clock, tmp_path: Path
+) -> None:
+    path = tmp_path / "piece"
+    path.write_bytes(os.urandom(3 * MIB))
+    with open_source(path) as source:
+        crc = crc64(path.read_bytes())
+        piece = Piece(source, 0, 0, 3 * MIB, crc, "", True, pace=pace(MIB, clock))
+        sent, began = 0, clock.now
+        for block in piece.stream():
+            sent += len(block)
+            assert sent <= (clock.now - began) * MIB + MIB / 4
+        assert sent == 3 * MIB
+        began = clock.now
+        assert piece.content() == path.read_bytes()
+        assert clock.now - began == pytest.approx(3, abs=0.25)
+        wrong = replace(piece, crc=crc ^ 1)
+        with pytest.raises(SourceChanged):
+            list(wrong.stream())
+        stopped = replace(piece, cancel=threading.Event())
+        assert stopped.cancel is not None
+        stopped.cancel.set()
+        with pytest.raises(Cancelled):
+            list(stopped.stream())
 
 
 @pytest.mark.parametrize(("rate", "part"), [(64 * KIB, LEAST_PART), (MIB, 8 * MIB), (10**9, PART)])

@@ -136,8 +136,6 @@ class SessionUploads:
 
         def send(piece: Piece) -> None:
             try:
-                if self._pace is not None:
-                    self._pace.take_all(len(piece), cancel=stop)
                 if piece.last:
                     source.check()  # with some services it makes the object visible
                 self._call("write", key, lambda: session.send(piece), cancel=stop)
@@ -159,7 +157,15 @@ class SessionUploads:
                         check_cancel(cancel)
                     whole = checksums.combine_crc64nvme(whole, crc, end - start)
                     piece = Piece(
-                        source, number, start, end, crc, session.digest(), end == source.size
+                        source,
+                        number,
+                        start,
+                        end,
+                        crc,
+                        session.digest(),
+                        end == source.size,
+                        pace=self._pace,
+                        cancel=stop,
                     )
                     pieces.append(piece)
                     while not slots.acquire(timeout=0.1):

@@ -8,16 +8,20 @@ can tell its own write from somebody else's.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from rtj_sidecar.stores.base import Condition, Head, Listed, SourceChanged
 from rtj_sidecar.stores.local import BLOCK, Source, blocks, crc64
+from rtj_sidecar.stores.pace import Pace
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of a local file, hashed once; `digest` is the service's own, see `Session`."""
+    """A range of a local file, hashed once; `digest` is the service's own, see `Session`. What is
+    taken of it to be sent leaves at the rate of `pace`, until `cancel` is set."""
 
     source: Source
     number: int  # from 0
@@ -26,16 +30,37 @@ class Piece:
     crc: int
     digest: str
     last: bool
+    pace: Pace | None = None
+    cancel: threading.Event | None = None
 
     def content(self) -> bytes:
-        """The very bytes that were hashed. Raises SourceChanged."""
-        content, buffer, crc = bytearray(), bytearray(min(BLOCK, max(len(self), 1))), 0
+        """The very bytes that were hashed, when all of them may be sent. Raises SourceChanged,
+        Cancelled."""
+        content = bytearray()
+        for block in self._proved():
+            content += block
+        if self.pace is not None:
+            self.pace.take_all(len(self), cancel=self.cancel)
+        return bytes(content)
+
+    def stream(self) -> Iterator[bytes]:
+        """The same bytes, block by block as each may be sent. Raises SourceChanged after the last,
+        Cancelled."""
+        for block in self._proved():
+            rest = block
+            while rest:
+                wanted = len(rest)
+                may = wanted if self.pace is None else self.pace.take(wanted, cancel=self.cancel)
+                yield bytes(rest[:may])
+                rest = rest[may:]
+
+    def _proved(self) -> Iterator[memoryview]:
+        buffer, crc = bytearray(min(BLOCK, max(len(self), 1))), 0
         for block in blocks(self.source, start=self.start, end=self.end, buffer=buffer):
             crc = crc64(block, crc)
-            content += block
+            yield block
         if crc != self.crc:
             raise SourceChanged(self.source.path, "its bytes changed while read")
-        return bytes(content)
 
     def __len__(self) -> int:
         return self.end - self.start

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from requests.adapters import HTTPAdapter
 from rtj_api.stores import keys_of
 
 from rtj_sidecar.stores.answers import Absent, BadDigest, NoSuchUpload
-from rtj_sidecar.stores.base import Condition, Head, IfMatch, Listed, SourceChanged
+from rtj_sidecar.stores.base import Condition, Head, IfMatch, Listed
 from rtj_sidecar.stores.hdfs_files import BLOCK_SIZE, Crcs, Files, short
 from rtj_sidecar.stores.hdfs_swap import HIDDEN, Swap
-from rtj_sidecar.stores.local import BLOCK, blocks, crc64
+from rtj_sidecar.stores.local import crc64
 from rtj_sidecar.stores.secrets import Fresh, keep_requests_out_of_logs
 from rtj_sidecar.stores.service import Piece
 from rtj_sidecar.stores.sessions import trust
@@ -170,19 +170,8 @@ class _Session:
         return done.hexdigest() if done.size <= BLOCK_SIZE else ""
 
     def send(self, piece: Piece) -> None:
-        name, crc = self._name(piece.number), 0
-
-        def content() -> Iterator[bytes]:
-            nonlocal crc
-            for block in blocks(
-                piece.source, start=piece.start, end=piece.end, buffer=bytearray(BLOCK)
-            ):
-                crc = crc64(block, crc)
-                yield bytes(block)
-
-        self._files.write(name, content())
-        if crc != piece.crc:
-            raise SourceChanged(piece.source.path, "its bytes changed while read")
+        name = self._name(piece.number)
+        self._files.write(name, piece.stream())
         if not self._files.has(name, piece.digest) and self._crc_of(name, len(piece)) != piece.crc:
             raise BadDigest(self._key)
 
