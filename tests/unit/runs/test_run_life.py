@@ -21,7 +21,7 @@ from rtj_sidecar.runs.fence import Done, FenceLost, Superseded
 from rtj_sidecar.runs.keeping import Keep
 from rtj_sidecar.runs.records import MarkKind, Outcome, Parent
 from rtj_sidecar.runs.ships import Ignored
-from rtj_sidecar.stores.base import Store, StoreProblem
+from rtj_sidecar.stores.base import Small, Store, StoreProblem
 
 
 def test_from_first_start_to_the_second_attempt(ranks: Ranks, store: Store) -> None:
@@ -147,6 +147,31 @@ def test_records_that_cannot_be_read_are_told_by_name(ranks: Ranks, store: Store
         fresh.run.history()
     assert raised.value.reason == Reason.RUN_DAMAGED
     assert not raised.value.transient
+
+
+@pytest.mark.parametrize(
+    "reason", [Reason.CREDENTIALS_REFUSED, Reason.STORE_UNREACHABLE, Reason.INTERNAL_ERROR]
+)
+def test_a_store_that_refuses_to_be_read_makes_no_save_broken(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, reason: Reason
+) -> None:
+    """Keys that were taken away while it was listed: unknown is not bad, also where no other try
+    of the same call would help."""
+    store = MemoryStore()
+    zero = ranks(0, store=store)
+    fence = claimed(zero, 1, parent=SCRATCH)
+    shipped(zero, fence, 1, 10)
+    read = store.get
+
+    def refuse(key: str) -> Small | None:
+        if "/manifests/" in key:
+            raise StoreProblem(reason, f"get {key}: AccessDenied")
+        return read(key)
+
+    monkeypatch.setattr(store, "get", refuse)
+    with pytest.raises(StoreProblem) as raised:
+        ranks(0, store=store).run.history()
+    assert raised.value.reason == reason
 
 
 def test_a_names_format_is_told(ranks: Ranks) -> None:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from rtj_api.wire import Wire
 
 from rtj_sidecar.runs import keys
-from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.context import OF_ONE_RECORD, Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import ManifestRecord
 from rtj_sidecar.stores.base import StoreProblem
@@ -45,7 +45,7 @@ def read_bundles(
         try:
             found = context.read(key, Bundle)
         except StoreProblem as problem:
-            if problem.transient:
+            if problem.reason not in OF_ONE_RECORD:
                 raise
             return []  # broken: the manifests themselves are read
         return found[0].entries if found is not None else []

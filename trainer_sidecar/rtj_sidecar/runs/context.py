@@ -21,6 +21,9 @@ from rtj_sidecar.runs.conditions import Conditions, put_after_look
 from rtj_sidecar.runs.records import RunRecord
 from rtj_sidecar.stores.base import Condition, Conflict, IfAbsent, Store, StoreProblem, Written
 
+OF_ONE_RECORD = frozenset({Reason.RUN_DAMAGED, Reason.CHECKPOINT_ARCHIVED})
+"""What a failed read says of the record itself; anything else is said of the store."""
+
 R = TypeVar("R", bound=Wire)
 A = TypeVar("A")
 B = TypeVar("B")

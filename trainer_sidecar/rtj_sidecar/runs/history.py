@@ -15,7 +15,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.bundles import WORTH, read_bundles
-from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.context import OF_ONE_RECORD, Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import (
     FenceRecord,
@@ -152,8 +152,8 @@ def read_history(
         try:
             read = context.read(keys.manifest_key(save), ManifestRecord)
         except StoreProblem as problem:
-            if problem.transient:
-                raise
+            if problem.reason not in OF_ONE_RECORD:
+                raise  # the store could not be asked: unknown is not broken
             broken[keys.manifest_key(save)] = problem.message
             return
         if read is not None:

@@ -14,6 +14,7 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
+from rtj_sidecar.stores.requests_errors import of_request
 from rtj_sidecar.stores.service_errors import (
     archived,
     bucket_missing,
@@ -21,7 +22,6 @@ from rtj_sidecar.stores.service_errors import (
     clock,
     expired,
     no_answer,
-    no_trust,
     refused,
     skew_of,
 )
@@ -73,13 +73,8 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
         case core.ClientAuthenticationError():
             return refused(f"{what}: no token", _KEYS)
         case core.AzureError():
-            if "SSL" in type(error.inner_exception or error).__name__ or (
-                "CERTIFICATE_VERIFY_FAILED" in str(error)
-            ):
-                return no_trust(place)
-            if isinstance(error, core.ServiceRequestError | core.ServiceResponseError):
-                return no_answer(error, place)
-            return no_answer(error, place)
+            inner = error.inner_exception
+            return of_request(inner if isinstance(inner, Exception) else error, place)
         case OSError():
             return no_answer(error, place)
     return error

@@ -18,12 +18,12 @@ from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.answers import BadDigest, ConditionFailed
 from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.stores.requests_errors import of_request
 from rtj_sidecar.stores.service_errors import (
     bucket_missing,
     busy,
     clock,
     no_answer,
-    no_trust,
     refused,
 )
 
@@ -82,10 +82,12 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
             )
         case auth.RefreshError():
             return _of_refresh(error, what=what, place=place)
-        case requests.exceptions.SSLError():
-            return no_trust(place)
+        case auth.TransportError() if isinstance(error.args[0] if error.args else None, Exception):
+            return of_request(error.args[0], place)
+        case requests.RequestException():
+            return of_request(error, place)
         # A raw body's errors come as urllib3 raises them.
-        case auth.TransportError() | requests.RequestException() | OSError():
+        case auth.TransportError() | OSError():
             return no_answer(error, place)
         case urllib3.exceptions.HTTPError():
             return no_answer(error, place)
@@ -101,6 +103,8 @@ def _of_status(status: int, text: str, *, what: str, place: Place) -> Exception:
             return NotThere(bucket_missing(place))
         case 412:
             return ConditionFailed(what)
+        case 403 if "ratelimitexceeded" in text.lower().replace(" ", ""):
+            return busy(what)
         case 401 | 403:
             return refused(what, _KEYS)
         case 408 | 429:

@@ -154,7 +154,7 @@ class Checksums:
         except (BadDigest, Refused):
             return True
         except StoreProblem as problem:
-            if problem.transient:
+            if problem.transient or problem.reason != Reason.STORE_UNSUPPORTED:
                 raise
             return True
         return False

@@ -9,11 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload, Refused
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
-from rtj_sidecar.stores.service_errors import clock, skew_of
+from rtj_sidecar.stores.service_errors import (
+    bucket_missing,
+    clock,
+    line_break,
+    no_answer,
+    of_tls,
+    skew_of,
+    unforeseen,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +44,19 @@ _REFUSED = {
     "AllAccessDisabled",
     "Forbidden",
     "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidIdentityToken",
     "InvalidSecurity",
     "InvalidToken",
     "SignatureDoesNotMatch",
     "Unauthorized",
     "UnauthorizedAccess",
 }
-_EXPIRED = {"ExpiredToken", "RequestExpired", "TokenRefreshRequired"}
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_FULL = {"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}
 _BUSY = {
     "ConditionalRequestConflict",
+    "IDPCommunicationError",
     "InternalError",
     "OperationAborted",
     "RequestTimeout",
@@ -65,6 +78,21 @@ _NO_CHECKSUM = {
     "NotImplemented",
     "XNotImplemented",
 }
+_OF_SETTINGS = (
+    boto.ConfigNotFound,
+    boto.ConfigParseError,
+    boto.InvalidConfigError,
+    boto.InvalidProxiesConfigError,
+    boto.InvalidRegionError,
+    boto.ProfileNotFound,
+)
+_ON_THE_WAY = (
+    boto.ConnectionError,
+    boto.HTTPClientError,
+    boto.IncompleteReadError,
+    boto.MetadataRetrievalError,
+    ResponseParserError,
+)
 _WITH_CHECKSUM = ("put_object", "upload_part", "create_multipart_upload")
 
 
@@ -86,10 +114,7 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     what = f"{operation} {key} in {place}: {code or status}"
     if code == "NoSuchBucket":
-        return StoreProblem(
-            Reason.BUCKET_MISSING,
-            f"{place} does not exist: create it, or correct checkpoint.store.url",
-        )
+        return bucket_missing(place)
     if code == "NoSuchUpload":
         return NoSuchUpload(what)
     if code in _ABSENT:
@@ -134,6 +159,12 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
         return StoreProblem(
             Reason.STORE_UNSUPPORTED, f"{what}; this server lacks it: use a newer version of it"
         )
+    if code in _FULL or status == 507:
+        return StoreProblem(
+            Reason.DISK_FULL,
+            f"{what}; the store is full: free space there, or raise the bucket's quota",
+            transient=True,
+        )
     if code in _BUSY or status >= 500 or status == 429:
         return StoreProblem(
             Reason.STORE_UNREACHABLE,
@@ -148,11 +179,7 @@ def _of_answer(error: boto.ClientError, *, operation: str, key: str, place: Plac
 def _of_transport(error: Exception, *, place: Place) -> Exception:
     # http.client's words, by themselves or in botocore's HTTPClientError.
     if "Invalid header value" in str(error):
-        return StoreProblem(
-            Reason.CREDENTIALS_REFUSED,
-            f"{place} was not asked: a key or token in checkpoint.store.credentialsSecret has a "
-            "line break in it: write it into the Secret anew, in one line",
-        )
+        return line_break(place)
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
         return StoreProblem(
             Reason.CREDENTIALS_MISSING,
@@ -167,11 +194,13 @@ def _of_transport(error: Exception, *, place: Place) -> Exception:
             transient=True,
         )
     if isinstance(error, boto.SSLError):
+        return of_tls(error, place)
+    if isinstance(error, _OF_SETTINGS):
         return StoreProblem(
-            Reason.STORE_UNREACHABLE,
-            f"{place}: the TLS certificate was not accepted: set checkpoint.store.caBundle, or "
-            "use the endpoint's certified name",
-            transient=True,
+            Reason.INVALID_SPEC,
+            f"{place} was not asked: the AWS settings of the sidecar do not hold together "
+            f"({type(error).__name__}): check AWS_PROFILE, AWS_CONFIG_FILE and their like in "
+            "spec.sidecar.env and envFrom, and the service account of the pod",
         )
     if isinstance(error, boto.NoRegionError):
         return StoreProblem(Reason.INVALID_SPEC, f"{place}: set checkpoint.store.region")
@@ -181,9 +210,6 @@ def _of_transport(error: Exception, *, place: Place) -> Exception:
             f"{place}: not acceptable to S3 ({type(error).__name__}): check checkpoint.store.url "
             "and endpoint",
         )
-    return StoreProblem(
-        Reason.STORE_UNREACHABLE,
-        f"{place} does not answer ({type(error).__name__}): check checkpoint.store.endpoint, the "
-        "network and the server",
-        transient=True,
-    )
+    if isinstance(error, _ON_THE_WAY):
+        return no_answer(error, place)
+    return unforeseen(error, str(place))

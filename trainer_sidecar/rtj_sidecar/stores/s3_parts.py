@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from awscrt import checksums
+from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.answers import Absent, BadDigest, NoSuchUpload
 from rtj_sidecar.stores.base import Cancelled, Progress, StoreProblem, Uploaded, check_cancel
@@ -172,7 +173,7 @@ class PartUploads:
             self._leftovers.end(key, upload)
             raise lost(key) from error
         except StoreProblem as problem:
-            if problem.transient or not going.there.parts:
+            if problem.reason != Reason.STORE_UNSUPPORTED or not going.there.parts:
                 raise
             # It was begun in another way than ours: from the beginning, then.
             self._leftovers.end(key, upload)
@@ -195,7 +196,7 @@ def _result(future: concurrent.futures.Future[dict[str, Any]], going: _Sending) 
 def _may_go_on(error: BaseException) -> bool:
     """Whether what is in the store already is worth keeping for the next try."""
     if isinstance(error, StoreProblem):
-        return error.transient
+        return error.reason != Reason.STORE_UNSUPPORTED
     return isinstance(error, Cancelled | OSError)
 
 

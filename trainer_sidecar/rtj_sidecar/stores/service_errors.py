@@ -57,12 +57,39 @@ def clock(what: str, ahead_s: float | None) -> StoreProblem:
     )
 
 
+# What OpenSSL says of a certificate that it does not accept, whoever signed it, and of an answer
+# that is no TLS. A connection that was cut, or a server that has too much to do, is neither.
+_NO_TRUST = ("certificate verify failed", "certificate_verify_failed", "mismatch", "doesn't match")
+_NO_TLS = ("wrong version number", "wrong_version_number", "http request", "unknown protocol")
+
+
+def of_tls(error: Exception, place: object) -> StoreProblem:
+    """By the text of the library's error, which is not told."""
+    text = str(error).lower()
+    if any(word in text for word in _NO_TRUST):
+        return no_trust(place)
+    if any(word in text for word in _NO_TLS):
+        return StoreProblem(
+            Reason.INVALID_SPEC,
+            f"{place} does not speak TLS there: write http:// in checkpoint.store.endpoint, or the "
+            "port of its TLS",
+        )
+    return no_answer(error, place)
+
+
 def no_trust(place: object) -> StoreProblem:
     return StoreProblem(
         Reason.STORE_UNREACHABLE,
         f"{place}: the TLS certificate was not accepted: set checkpoint.store.caBundle, or use the "
         "endpoint's certified name",
-        transient=True,
+    )
+
+
+def line_break(place: object) -> StoreProblem:
+    return StoreProblem(
+        Reason.CREDENTIALS_REFUSED,
+        f"{place} was not asked: a key or token in checkpoint.store.credentialsSecret has a line "
+        "break in it: write it into the Secret anew, in one line",
     )
 
 
@@ -80,6 +107,11 @@ def is_ours(error: Exception) -> bool:
     return type(error).__module__.startswith("rtj_")
 
 
+# Raised by code that was called wrongly, whatever the other side answers: the same call would
+# raise it again.
+_OF_CODE = (AssertionError, AttributeError, ImportError, NameError, NotImplementedError, TypeError)
+
+
 def unforeseen(error: Exception, what: str) -> StoreProblem:
     """Of an error that no table knows: its kind and where it was raised, never its text."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -89,7 +121,7 @@ def unforeseen(error: Exception, what: str) -> StoreProblem:
         f"{what}: {type(error).__module__}.{type(error).__qualname__}{where}, which is not known "
         "here (its text may hold a credential and is not told); tried again by itself. If it "
         "stays, report this message as a defect",
-        transient=True,
+        transient=not isinstance(error, _OF_CODE),
     )
 
 

@@ -13,7 +13,8 @@ from hdfs import HdfsError
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
-from rtj_sidecar.stores.service_errors import busy, expired, no_answer, no_trust, refused
+from rtj_sidecar.stores.requests_errors import of_request
+from rtj_sidecar.stores.service_errors import busy, expired, no_answer, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,12 @@ _KEYS = (
     "check HADOOP_USER_NAME, or HADOOP_DELEGATION_TOKEN where the cluster uses Kerberos, in "
     "checkpoint.store.credentialsSecret, and that this user may write in the store's directory"
 )
-_REFUSED = {"AccessControlException", "SecurityException", "AuthorizationException"}
+_REFUSED = {
+    "AccessControlException",
+    "AuthenticationException",
+    "AuthorizationException",
+    "SecurityException",
+}
 _QUOTA = {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaExceededException"}
 _FOR_GOOD = {"IllegalArgumentException", "InvalidPathException", "ParentNotDirectoryException"}
 
@@ -48,9 +54,9 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
     match error:
         case HdfsError():
             return _of_answer(error, what=f"{operation} {key} in {place}")
-        case requests.exceptions.SSLError():
-            return no_trust(place)
-        case requests.RequestException() | OSError() | urllib3.exceptions.HTTPError():
+        case requests.RequestException():
+            return of_request(error, place)
+        case OSError() | urllib3.exceptions.HTTPError():
             return no_answer(error, place)
         case KeyError() | ValueError():  # an answer that is not WebHDFS's
             return no_answer(error, place)
