@@ -53,9 +53,13 @@ class Kube:
     ) -> str:
         """kubectl's standard output."""
         command = [self.kubectl, "--kubeconfig", self.kubeconfig, "-n", self.namespace, *arguments]
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            words = " ".join(arguments)
+            raise KubectlError(f"kubectl {words}: no answer in {timeout:.0f} s") from None
         if check and done.returncode:
             raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
