@@ -222,6 +222,25 @@ def mute_sidecar(op: Operator) -> None:
     recovers(op, attempt=3)
 
 
+def deadline_passed(op: Operator) -> None:
+    """It has had its time, and later its time to live."""
+    trains(op, step=8)
+    reaches(op, JobPhase.FAILED)
+    op.run_until(lambda: op.world.gone)
+
+
+def part_by_part(op: Operator) -> None:
+    """Each run of the script makes 12 steps and ends with 0."""
+    reaches(op, JobPhase.SUCCEEDED)
+    op.run(60)
+
+
+def rank_zero_ends(op: Operator) -> None:
+    """Rank 1 would go on for ever."""
+    reaches(op, JobPhase.SUCCEEDED)
+    op.run(60)
+
+
 def reports_unreachable(op: Operator) -> None:
     """No sidecar is ever heard: it starts, crashes and ends through the store."""
 
@@ -258,6 +277,20 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("last_save_not_durable", last_save_not_durable, world={"total_steps": 24}),
         Scenario("template_changed", template_changed),
         Scenario("mute_sidecar", mute_sidecar),
+        Scenario(
+            "deadline_passed",
+            deadline_passed,
+            spec={"active_deadline_seconds": 30, "ttl_seconds_after_finished": 60},
+        ),
+        Scenario(
+            "part_by_part", part_by_part, world={"chunk_steps": 12}, spec={"target_step": 20}
+        ),
+        Scenario(
+            "rank_zero_ends",
+            rank_zero_ends,
+            world={"total_steps": 12, "lasting_ranks": frozenset({1})},
+            spec={"rank_zero_decides": True},
+        ),
         Scenario(
             "reports_unreachable", reports_unreachable, world={"deaf": True, "total_steps": 24}
         ),
