@@ -50,6 +50,7 @@ class Reason(StrEnum):
     RESUMED_LOSS_OUTSIDE = "ResumedLossOutside"
     RESUMED_OTHERWISE = "ResumedOtherwise"
     RESUMED_PARTIALLY = "ResumedPartially"
+    NODES_AVOIDED = "NodesAvoided"
     NOT_COMPLETE = "NotComplete"
     NOT_FAILED = "NotFailed"
     NOTHING_DEGRADED = "NothingDegraded"

@@ -35,6 +35,12 @@ class Culprit(StatusModel):
     signature: str | None = Field(
         None, max_length=64, description="What its last lines show, see failures.md."
     )
+    against_node: float | None = Field(
+        None, description="Weight of the mark that it leaves against its node; absent: none."
+    )
+    gpu: str | None = Field(
+        None, max_length=64, description="UUID or PCI address, where its last lines name one."
+    )
     message: Message | None = None
 
 
@@ -57,8 +63,9 @@ class CurrentAttempt(StatusModel):
     replaced: list[int] = Field(default_factory=list, description="Ranks whose pods are new.")
     avoid_nodes: list[str] = Field(
         default_factory=list,
-        max_length=16,
-        description="Lost nodes that the scheduler may still believe in; new pods keep off them.",
+        max_length=48,
+        description="Lost nodes that the scheduler may still believe in, and with recovery."
+        "avoidNodes: Required those of the node ledger; new pods are not placed there.",
     )
     may_claim: bool = Field(False, description="The run's last holder has ended: claim over it.")
     claim_over: str | None = Field(None, description="That holder: <cluster UID>/<job UID>.")

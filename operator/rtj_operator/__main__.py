@@ -97,6 +97,8 @@ async def run(settings: Settings, *, version: str) -> None:
             pulse=pulse,
             instance=settings.instance,
             sees_all_jobs=not settings.namespaces,
+            namespace=settings.own_namespace,
+            node_ledger=settings.node_ledger,
         )
         servers = contextlib.AsyncExitStack()
         stack.push_async_callback(servers.aclose)

@@ -24,7 +24,9 @@ class Hints(Protocol):
 
     def pod_changed(self, key: JobKey, *, uid: str, resource_version: str | None) -> None: ...
 
-    def node_changed(self, name: str) -> None: ...
+    def node_changed(self, name: str, node: Any) -> None:
+        """`node`: its object; None: it is gone."""
+        ...
 
     def login(self) -> tuple[str, aiohttp.ClientSession]:
         """Server and session of the watches."""
@@ -51,8 +53,8 @@ def registry_of(hints: Hints) -> kopf.OperatorRegistry:
         hints.pod_changed(key, uid=uid, resource_version=version_of(event))
 
     @kopf.on.event("", "v1", "nodes", registry=registry)
-    async def node_event(name: str, **_: Any) -> None:
-        hints.node_changed(name)
+    async def node_event(event: Any, name: str, **_: Any) -> None:
+        hints.node_changed(name, None if event["type"] == "DELETED" else event["object"])
 
     return registry
 

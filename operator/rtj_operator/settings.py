@@ -18,6 +18,7 @@ LOG_LEVEL = "RTJ_LOG_LEVEL"
 HEALTH_PORT = "RTJ_HEALTH_PORT"
 METRICS_PORT = "RTJ_METRICS_PORT"
 WORKERS = "RTJ_WORKERS"
+NODE_LEDGER = "RTJ_NODE_LEDGER"
 POD_NAME = "POD_NAME"
 POD_NAMESPACE = "POD_NAMESPACE"
 
@@ -35,8 +36,13 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
     (HEALTH_PORT, "8080", "Port of /healthz and /readyz."),
     (METRICS_PORT, "9090", "Port of /metrics."),
     (WORKERS, "16", "Jobs looked at at the same time."),
+    (
+        NODE_LEDGER,
+        "none: kept in memory only",
+        "ConfigMap of the operator's own namespace that keeps what was counted against nodes.",
+    ),
     (POD_NAME, "the host's name", "Named in Events as the reporting instance."),
-    (POD_NAMESPACE, "none", "The operator's own namespace; named in logs."),
+    (POD_NAMESPACE, "none", "The operator's own namespace, of the node ledger."),
     ("KUBECONFIG", "in a pod: its service account", "Cluster to use from outside of it."),
 )
 
@@ -57,6 +63,7 @@ class Settings:
     workers: int = 16
     instance: str = "operator"
     own_namespace: str | None = None
+    node_ledger: str | None = None
 
 
 def settings_from(environ: Mapping[str, str], *, hostname: str) -> Settings:
@@ -82,6 +89,7 @@ def settings_from(environ: Mapping[str, str], *, hostname: str) -> Settings:
         workers=_number(environ, WORKERS, default=16, highest=256),
         instance=environ.get(POD_NAME) or hostname,
         own_namespace=environ.get(POD_NAMESPACE) or None,
+        node_ledger=environ.get(NODE_LEDGER, "").strip() or None,
     )
 
 

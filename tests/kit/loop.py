@@ -44,9 +44,9 @@ def deciding(status: Status, *notes: Note) -> Plan:
     return Plan(rule="Test", why="because", status=status, notes=notes)
 
 
-async def turn(app: App) -> float | None:
+async def turn(app: App, *, key: JobKey = KEY) -> float | None:
     """One turn on the job; seconds until the next."""
-    app.queue.add(KEY)
-    assert await app.queue.get() == KEY
-    await app.reconciler.turn(KEY)
+    app.queue.add(key)
+    assert await app.queue.get() == key
+    await app.reconciler.turn(key)
     return app.queue.seconds_to_next()

@@ -282,9 +282,7 @@ SCENARIOS: dict[str, Scenario] = {
             deadline_passed,
             spec={"active_deadline_seconds": 30, "ttl_seconds_after_finished": 60},
         ),
-        Scenario(
-            "part_by_part", part_by_part, world={"chunk_steps": 12}, spec={"target_step": 20}
-        ),
+        Scenario("part_by_part", part_by_part, world={"chunk_steps": 12}, spec={"target_step": 20}),
         Scenario(
             "rank_zero_ends",
             rank_zero_ends,

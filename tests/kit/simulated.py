@@ -14,6 +14,8 @@ from typing import Any
 from rtj_api import contract, wire
 from rtj_api.status import Status
 from rtj_api.wire import TrainerState
+from rtj_operator.core.node_ledger import NodeLedger, with_marks
+from rtj_operator.core.node_marks import marks_of
 from rtj_operator.core.observed import (
     JobSpec,
     Observed,
@@ -71,6 +73,7 @@ class Node:
     exists: bool = True
     lease_at: float = 0.0
     silent_since: float | None = None
+    troubles: tuple[str, ...] = ()  # what its object says against it
 
     @property
     def linked(self) -> bool:
@@ -109,6 +112,7 @@ class World:
     allow_scratch: bool = False  # the test gave its consent to step 0
     deaf: bool = False  # the operator hears no report; pods hear each other
     deaf_ranks: frozenset[int] = frozenset()  # … of these ranks
+    node_ledger: NodeLedger = field(default_factory=NodeLedger)
     agreements: dict[int, Agreement] = field(default_factory=dict)  # by attempt, in the store
     gate: Callable[[str], None] = lambda what: None
     writes: int = 0
@@ -280,6 +284,13 @@ class World:
         self.job_rv += 1
         self.status = status.dump()
         self.hint = True
+        self._count_against_nodes()
+
+    def _count_against_nodes(self) -> None:
+        job = self.observe().job
+        if job is not None:
+            marks = marks_of(job, now=self.now)
+            self.node_ledger = with_marks(self.node_ledger, marks, now=self.now)
 
     def create(self, action: CreatePod) -> None:
         self._write("create")
@@ -295,6 +306,7 @@ class World:
             template_hash=self.spec.template_hash,
             rv=self.uids,
             avoid_nodes=action.avoid_nodes,
+            shun_nodes=action.shun_nodes,
         )
         self.hint = True
 

@@ -21,7 +21,8 @@ def schedule(world: World) -> None:
     for pod in sorted(world.pods.values(), key=lambda p: p.name):
         if pod.node is not None or world.now < pod.created_at + 0.25:
             continue
-        for node in world.nodes.values():
+        liked_first = sorted(world.nodes.values(), key=lambda n: n.name in pod.shun_nodes)
+        for node in liked_first:
             if node.name in pod.avoid_nodes:
                 continue
             ready = node.linked or (

@@ -124,6 +124,7 @@ class Pod:
     last_report: wire.Report | None = None
     received_at: float | None = None
     avoid_nodes: tuple[str, ...] = ()
+    shun_nodes: tuple[str, ...] = ()
     zombie_since: float | None = None  # forced away, and its node is back
     mute: bool = False  # answers, but takes no directive up
     through: int = 0  # the attempt that goes on through the store

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtj_api import contract
+from rtj_operator.core.node_ledger import NodeFacts, advice
 from rtj_operator.core.observed import (
     ContainerEnd,
     ContainerView,
@@ -55,6 +56,11 @@ def observe(world: World) -> Observed:
         older_pods=tuple(world.older),
         nodes=nodes,
         reports={p.uid: _report_view(p) for p in world.pods.values() if p.ip},
+        node_advice=advice(
+            world.node_ledger,
+            {n.name: NodeFacts(name=n.name, troubles=n.troubles) for n in world.nodes.values()},
+            now=world.now,
+        ),
         stale_lease_share=len(stale) / max(1, len(world.nodes)),
     )
 

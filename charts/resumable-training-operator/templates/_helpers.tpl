@@ -46,6 +46,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The ConfigMap that keeps what was counted against nodes. */}}
+{{- define "rto.nodeLedger" -}}
+{{- printf "%s-nodes" (include "rto.fullname" . | trunc 56 | trimSuffix "-") }}
+{{- end }}
+
 {{/* What the operator may do in a namespace that it looks after: the same for Roles and for the ClusterRole. */}}
 {{- define "rto.namespacedRules" -}}
 - apiGroups: [resumable-training.dev]

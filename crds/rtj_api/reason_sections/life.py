@@ -58,6 +58,11 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "spec.suspend is true; trainers are being stopped and their saves shipped.", _NOTHING
     ),
     Reason.NOT_SUSPENDED: ReasonText("spec.suspend is false.", _NOTHING),
+    Reason.NODES_AVOIDED: ReasonText(
+        "New pods keep off nodes where trainings failed of late, of whatever job.",
+        "Have these nodes looked at; see nodes.md. spec.recovery.avoidNodes says how strictly they "
+        "are kept off.",
+    ),
     Reason.NOT_COMPLETE: ReasonText("The job has not ended well so far.", _NOTHING),
     Reason.NOT_FAILED: ReasonText("The job has not been given up.", _NOTHING),
     Reason.STARTED_FROM_SCRATCH: ReasonText(

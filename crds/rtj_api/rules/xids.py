@@ -129,3 +129,15 @@ def action_of(line: str) -> int | None:
     reset, higher ones of newer drivers; None where it cannot be read."""
     found = _ACTION.search(line)
     return int(found[1], 16) if found is not None else None
+
+
+_GPU = re.compile(
+    r"\b(GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\b"
+    r"|PCI:((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
+)
+
+
+def gpu_of(line: str) -> str | None:
+    """The UUID or PCI address of the GPU that a line names; None where it names none."""
+    found = _GPU.search(line)
+    return (found[1] or found[2]) if found is not None else None

@@ -18,13 +18,14 @@ from rtj_api.v1alpha1.checkpoint import (
 )
 from rtj_api.v1alpha1.job import Framework, JobSpec
 from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
-from rtj_api.v1alpha1.recovery import Backoff, Recovery, SuspendPolicy
+from rtj_api.v1alpha1.recovery import AvoidNodes, Backoff, Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
 from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
 from rtj_api.v1alpha1.watching import Hang, OnDivergence, OnDrift, OnHang, StackSignal, VerifyResume
 
 __all__ = [
     "MAX_REPLICAS",
+    "AvoidNodes",
     "Backoff",
     "BestMode",
     "CaBundle",

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from rtj_api import validations as v
 from rtj_api.api_base import Api
 from rtj_api.v1alpha1.watching import Hang, VerifyResume
+
+
+class AvoidNodes(StrEnum):
+    """How new pods treat nodes that spoilt trainings of late."""
+
+    PREFERRED = "Preferred"
+    REQUIRED = "Required"
+    NEVER = "Never"
 
 
 class Backoff(Api):
@@ -41,6 +51,16 @@ class Recovery(Api):
             "How long a part of the gang may hold nodes or quota while the other part does not "
             "get to run. Then all pods are given back, so that a smaller job can run, and made "
             "again later. A gang of which no pod has a node goes on waiting."
+        ),
+    )
+    avoid_nodes: AvoidNodes = Field(
+        AvoidNodes.PREFERRED,
+        description=(
+            "How new pods treat nodes that the operator's node ledger warns of: several faults of "
+            "any job within a week, a GPU that failed or is gone, a bad condition. Preferred: they "
+            "are placed there only where no other node has room. Required: not before 90 s without "
+            "room elsewhere. Never: the ledger is not asked. Nodes that were just found lost or "
+            "proved bad for this job are kept off in any case."
         ),
     )
     hang: Hang = Field(default_factory=Hang)

@@ -18,13 +18,16 @@ from rtj_api.status import (
     RestartKind,
     Status,
 )
+from rtj_api.v1alpha1 import AvoidNodes
 
-from rtj_operator.core import budget, diagnosing, ledger, steering, writers
+from rtj_operator.core import budget, diagnosing, ledger, node_marks, steering, writers
 from rtj_operator.core.conditions import with_condition
 from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.nodes import stays_on
+
+_MAX_LOST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +76,10 @@ def is_stale(gang: Gang, member: Member) -> bool:
     )
 
 
-def culprit_of(fault: Fault | None) -> Culprit | None:
+def culprit_of(fault: Fault | None, *, is_node_tried: bool = False) -> Culprit | None:
     if fault is None:
         return None
+    weight = node_marks.weight_of(fault, is_node_tried=is_node_tried)
     return Culprit(
         rank=fault.rank,
         pod=fault.pod,
@@ -83,6 +87,8 @@ def culprit_of(fault: Fault | None) -> Culprit | None:
         exit_code=fault.exit_code,
         signal=fault.signal,
         signature=fault.evidence.get("signature"),
+        against_node=weight or None,
+        gpu=fault.evidence.get("gpu"),
         message=fault.message,
     )
 
@@ -161,7 +167,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         cause=cause.reason,
         message=cause.message,
         charge=_charge(gang, cause),
-        culprit=culprit_of(cause.fault),
+        culprit=culprit_of(cause.fault, is_node_tried=_varied(gang, cause) == Factor.NODE),
         replaced=replaced,
         may_claim=cause.claim_over is not None,
         claim_over=cause.claim_over,
@@ -172,7 +178,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         recorded_at=now,
         not_before=now + delay if delay > 0 else None,
         scheduled_at=now if not replaced else None,
-        avoid_nodes=_nodes_to_avoid(gang, cause, faults),
+        avoid_nodes=_nodes_to_avoid(gang, cause, faults, is_any_new=bool(replaced)),
         through_store=stays_on(gang),
     )
     return ended.model_copy(
@@ -199,8 +205,11 @@ def _varied(gang: Gang, cause: Cause) -> str | None:
     return current.varied
 
 
-def _nodes_to_avoid(gang: Gang, cause: Cause, faults: tuple[Fault, ...]) -> list[str]:
-    """Nodes found lost or blamed now, and those of the tries before that never started.
+def _nodes_to_avoid(
+    gang: Gang, cause: Cause, faults: tuple[Fault, ...], *, is_any_new: bool
+) -> list[str]:
+    """Nodes found lost or blamed now, those of the tries before that never started, and those of
+    the node ledger where the spec requires it.
 
     The scheduler believes in a silent node for up to a minute more, and the forced deletion has
     just made room on it. When no other node has room, the fault is Unschedulable and the next
@@ -218,7 +227,12 @@ def _nodes_to_avoid(gang: Gang, cause: Cause, faults: tuple[Fault, ...]) -> list
         nodes.add(fault.node)
     if current is not None and not gang.status.is_started and cause.reason != Reason.UNSCHEDULABLE:
         nodes.update(current.avoid_nodes)
-    return sorted(nodes)[:16]
+    kept = sorted(nodes)[:_MAX_LOST]
+    if gang.spec.avoid_nodes != AvoidNodes.REQUIRED or cause.reason == Reason.UNSCHEDULABLE:
+        return kept
+    if not is_any_new:
+        return kept
+    return [*kept, *(a.node for a in gang.observed.node_advice if a.node not in kept)]
 
 
 def _charge(gang: Gang, cause: Cause) -> str:

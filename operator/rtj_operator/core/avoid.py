@@ -1,4 +1,4 @@
-"""Keeping a new pod off nodes that were just found lost.
+"""Keeping a new pod off nodes: those just found lost, and those that spoil trainings.
 
 The scheduler trusts a silent node until Kubernetes calls it NotReady, about 50 s after its death,
 and a forced deletion makes room on exactly that node; without this the replacement of a lost pod
@@ -11,6 +11,8 @@ from collections.abc import Collection
 from typing import Any
 
 _KIND = "requiredDuringSchedulingIgnoredDuringExecution"
+_WISH = "preferredDuringSchedulingIgnoredDuringExecution"
+_MOST = 100  # the largest weight of a wish
 
 
 def keep_off(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]:
@@ -21,8 +23,7 @@ def keep_off(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]
     """
     if not nodes:
         return manifest
-    # The API server takes exactly one value for a field selector.
-    demands = [{"key": "metadata.name", "operator": "NotIn", "values": [n]} for n in sorted(nodes)]
+    demands = _outside(nodes)
     spec = manifest["spec"]
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
@@ -36,3 +37,26 @@ def keep_off(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]
             "affinity": {**affinity, "nodeAffinity": {**node_affinity, _KIND: required}},
         },
     }
+
+
+def shun(manifest: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]:
+    """The pod manifest with a preference, as strong as one can be, for nodes other than these."""
+    if not nodes:
+        return manifest
+    spec = manifest["spec"]
+    affinity = spec.get("affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    wish = {"weight": _MOST, "preference": {"matchFields": _outside(nodes)}}
+    wishes = [*(node_affinity.get(_WISH) or []), wish]
+    return {
+        **manifest,
+        "spec": {
+            **spec,
+            "affinity": {**affinity, "nodeAffinity": {**node_affinity, _WISH: wishes}},
+        },
+    }
+
+
+def _outside(nodes: Collection[str]) -> list[dict[str, Any]]:
+    # The API server takes exactly one value for a field selector.
+    return [{"key": "metadata.name", "operator": "NotIn", "values": [n]} for n in sorted(nodes)]

@@ -48,7 +48,8 @@ class Fault:
 
     `is_pod_lost`: the pod must be made anew; else the fault can be healed in place. `alike`: equal
     for faults of one kind. `origin`: where it may come from by its sign; None where Kubernetes or
-    the sidecar names the cause.
+    the sidecar names the cause. `against_node`: what it counts against its node; None: by its
+    origin or reason.
     """
 
     rank: int
@@ -64,6 +65,7 @@ class Fault:
     signal: int | None = None
     alike: str = ""
     origin: Origin | None = None
+    against_node: float | None = None
     evidence: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -80,6 +82,7 @@ def fault_at(
     signal: int | None = None,
     alike: str | None = None,
     origin: Origin | None = None,
+    against_node: float | None = None,
     evidence: dict[str, Any] | None = None,
 ) -> Fault:
     return Fault(
@@ -96,5 +99,6 @@ def fault_at(
         signal=signal,
         alike=(alike if alike is not None else str(reason))[:MAX_ALIKE],
         origin=origin,
+        against_node=against_node,
         evidence=evidence or {},
     )

@@ -8,7 +8,7 @@ failed: no judge convicts on the absence of news alone. Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.rules import exits, signatures
+from rtj_api.rules import exits, signatures, xids
 from rtj_api.rules.blame import OUT_OF_MEMORY
 from rtj_api.rules.origins import Origin
 from rtj_api.wire import SidecarPhase
@@ -76,6 +76,7 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
     end = pod.trainer.ended if pod.trainer is not None else None
     at = end.finished_at if end is not None and end.finished_at is not None else gang.now
     charge, alike, origin = None, None, None
+    against_node = told.against_node if told is not None else None
     if told is not None:
         reason, text, charge, alike = told.reason, told.message, told.charge, told.alike
     elif pod.phase == "Failed" and end is not None and end.reason == "OOMKilled":
@@ -98,6 +99,7 @@ def judge_pod(gang: Gang, member: Member) -> Fault | None:
         exit_code=end.exit_code if end is not None else None,
         alike=alike,
         origin=origin,
+        against_node=against_node,
         evidence=evidence,
     )
 
@@ -271,6 +273,7 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             "askedToStop": trainer.asked_to_stop,
             "endedAt": trainer.ended_at,
             "signature": found.name if found is not None else None,
+            "gpu": xids.gpu_of(found.line) if found is not None else None,
         },
     )
 

@@ -15,6 +15,8 @@ from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Status
 
+from rtj_operator.core.node_ledger import Advice
+
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
@@ -65,6 +67,7 @@ class JobSpec:
     backoff_max_seconds: float = 300.0
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
+    avoid_nodes: str = "Preferred"  # recovery.avoidNodes
     rank_zero_decides: bool = False  # success.ranks: Zero
     target_step: int | None = None  # success.targetStep
     active_deadline_seconds: float | None = None
@@ -206,6 +209,7 @@ class Observed:
     reports: Mapping[str, ReportView] = field(default_factory=dict)
     stale_lease_share: float = 0.0  # of all node Leases of the cluster, 0..1
     rejections: Mapping[str, Rejection] = field(default_factory=dict)  # by pod name
+    node_advice: tuple[Advice, ...] = ()  # nodes of the cluster that new pods had better keep off
     # "<clusterUID>/<jobUID>" of fences held by other jobs -> does that job still exist; absent:
     # not known (another cluster). Needed only for owners named in a report's `fence_owner`.
     owner_lives: Mapping[str, bool] = field(default_factory=dict)

@@ -63,7 +63,7 @@ def overdue(gang: Gang) -> Fault | None:
                 unplaced[0],
                 reason=Reason.UNSCHEDULABLE,
                 since=since,
-                message=f"no room outside the lost nodes {', '.join(avoided)}; it is tried without "
+                message=f"no room outside nodes {', '.join(avoided)}; it is tried without "
                 "keeping off them",
             )
     if current is not None and current.not_before is not None and gang.now < current.not_before:

@@ -27,6 +27,7 @@ class CreatePod:
     made_in: int
     name: str
     avoid_nodes: tuple[str, ...] = ()  # by node name: see core.avoid.keep_off
+    shun_nodes: tuple[str, ...] = ()  # … core.avoid.shun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

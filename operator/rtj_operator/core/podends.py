@@ -16,6 +16,7 @@ from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.blame import EVICTED
 
 from rtj_operator.core import quantities
+from rtj_operator.core.node_ledger import HEAVY, PLAIN
 from rtj_operator.core.observed import PodView
 
 _BY_KUBELET = "TerminationByKubelet"
@@ -66,6 +67,12 @@ _REFUSALS: dict[str, str] = {
     "UnknownReason": "See the kubelet's log",
     "UnexpectedPredicateFailureType": "See the kubelet's log",
 }
+# What the user asked for, or a race; the others count against the node.
+_NOT_ITS_FAULT = frozenset(
+    {"NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration", "NodePorts"}
+    | {"PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch"}
+)
+_CANNOT_RUN_US = "InitContainerRestartPolicyForbidden"
 _OUT_OF = "OutOf"
 _REFUSED = "Pod was rejected: "
 _IF_IT_REPEATS = "If this repeats on one node, see its kubelet's log or cordon it"
@@ -86,12 +93,14 @@ _USE = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnd:
     """Why a pod ended or is ending. `charge`: None for what the reason's own is. `alike`: the cause
-    of an eviction by the kubelet, in a word that is equal for equal causes."""
+    of an eviction by the kubelet, in a word that is equal for equal causes. `against_node`: the
+    weight that it has there; None for what the reason's own is."""
 
     reason: Reason
     message: str
     charge: Charge | None = None
     alike: str | None = None
+    against_node: float | None = None
 
 
 def told_end(pod: PodView) -> PodEnd | None:
@@ -153,7 +162,14 @@ def _refusal(pod: PodView) -> PodEnd | None:
         message=f"{pod.reason}: the kubelet of node {pod.node or 'unknown'} refused it: {said}. "
         f"{remedy or _IF_IT_REPEATS}",
         charge=Charge.INFRASTRUCTURE,
+        against_node=_weight_of(pod.reason),
     )
+
+
+def _weight_of(refusal: str) -> float:
+    if refusal in _NOT_ITS_FAULT:
+        return 0.0
+    return HEAVY if refusal == _CANNOT_RUN_US else PLAIN
 
 
 def _sentence(text: str | None) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import aiohttp
 
+from rtj_operator.core.node_marks import marks_of
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.core.plan import Plan
 from rtj_operator.core.pod_facts import PodSettings
@@ -20,6 +21,7 @@ from rtj_operator.shell.apply import Applier
 from rtj_operator.shell.events import Recorder
 from rtj_operator.shell.health import Pulse
 from rtj_operator.shell.metrics import OperatorMetrics, QueueGauges
+from rtj_operator.shell.node_ledger import KeptLedger
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.observe import Observer
 from rtj_operator.shell.owners import FenceOwners
@@ -49,6 +51,8 @@ class App:
         pulse: Pulse,
         instance: str,
         sees_all_jobs: bool = True,
+        namespace: str | None = None,
+        node_ledger: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.login = login
@@ -56,7 +60,16 @@ class App:
         self.queue: KeyQueue[JobKey] = KeyQueue()
         self.metrics = metrics
         self._cluster = cluster
+        self._clock = clock
         self._nodes = Nodes(cluster, clock=clock)
+        self.node_ledger = KeptLedger(
+            cluster,
+            facts=self._nodes.facts,
+            namespace=namespace,
+            name=node_ledger,
+            clock=clock,
+        )
+        metrics.registry.register(self.node_ledger)
         self._written: dict[str, str] = {}  # pod UID -> version that our own write made
         self._on_node: dict[str, set[JobKey]] = {}
         self._nodes_of: dict[JobKey, frozenset[str]] = {}
@@ -73,6 +86,7 @@ class App:
                 ),
                 reports=self.reports,
                 clock=clock,
+                advice=self.node_ledger.advice,
             ),
             applier=Applier(cluster, settings=pods, pusher=self._pusher, clock=clock),
             decide=decide,
@@ -92,9 +106,11 @@ class App:
 
     async def run(self, *, workers: int) -> None:
         """Work until cancelled; an error of a task ends it all."""
+        await self.node_ledger.load()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
+                group.create_task(self.node_ledger.run(), name="node ledger")
                 group.create_task(self._resync(), name="resync")
                 for number in range(workers):
                     group.create_task(self.reconciler.work(), name=f"worker {number}")
@@ -134,9 +150,9 @@ class App:
         if resource_version is None or resource_version != written:
             self.queue.add(key)
 
-    def node_changed(self, name: str) -> None:
+    def node_changed(self, name: str, node: Raw | None) -> None:
         self._event("nodes")
-        self._nodes.changed(name)
+        self._nodes.changed(name, node)
         for key in self._on_node.get(name, ()):
             self.queue.add(key)
 
@@ -165,6 +181,8 @@ class App:
     def observed(self, observed: Observed) -> None:
         self.metrics.jobs.observed(observed)
         if observed.job is not None:
+            if observed.job.managed_elsewhere is None:
+                self.node_ledger.count(marks_of(observed.job, now=self._clock()))
             self._remember_nodes(observed.job.key, (pod.node for pod in observed.pods if pod.node))
 
     def pods_written(self, pods: Sequence[Raw]) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from rtj_api import contract
 
-from rtj_operator.core.avoid import keep_off
+from rtj_operator.core.avoid import keep_off, shun
 from rtj_operator.core.observed import JobKey, Observed, Rejection
 from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
 from rtj_operator.core.pod_facts import PodSettings
@@ -142,7 +142,7 @@ class Applier:
             made_in=action.made_in,
             settings=self._settings,
         )
-        manifest = keep_off(manifest, action.avoid_nodes)
+        manifest = shun(keep_off(manifest, action.avoid_nodes), action.shun_nodes)
         try:
             return await self._cluster.create_pod(manifest)
         except ApiError as error:

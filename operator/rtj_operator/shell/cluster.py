@@ -170,6 +170,14 @@ class KubeCluster:
         }
         await self._request("DELETE", _job_path(key), resource=contract.PLURAL, body=options)
 
+    async def get_config_map(self, *, namespace: str, name: str) -> Raw | None:
+        return await self._get_or_none(_config_map_path(namespace, name), resource="configmaps")
+
+    async def put_config_map(self, config_map: Raw) -> Raw:
+        meta = config_map["metadata"]
+        path = _config_map_path(meta["namespace"], meta["name"])
+        return await self._request("PUT", path, resource="configmaps", body=config_map)
+
     async def create_event(self, event: Raw) -> Raw:
         path = f"/apis/events.k8s.io/v1/namespaces/{quote(event['metadata']['namespace'])}/events"
         return await self._request("POST", path, resource="events", body=event)
@@ -288,3 +296,7 @@ def _job_path(key: JobKey) -> str:
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+
+
+def _config_map_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"

@@ -18,6 +18,12 @@ from rtj_operator.shell.job_series import (
     TIME_NAME,
 )
 from rtj_operator.shell.metrics import OPERATOR, OperatorMetrics, QueueGauges
+from rtj_operator.shell.node_ledger import (
+    AVOIDED_MEANING,
+    AVOIDED_NAME,
+    SCORE_MEANING,
+    SCORE_NAME,
+)
 
 LABELS = {
     f"{OPERATOR}_handler_runs": "handler, result",
@@ -56,6 +62,11 @@ def markdown() -> str:
         "## Of each job",
         "",
         *_table(rows),
+        "",
+        "## Of each node",
+        "",
+        *_table([(SCORE_NAME, "gauge", "node", SCORE_MEANING)]),
+        f"| `{AVOIDED_NAME}` | gauge | node | {AVOIDED_MEANING} |",
         "",
         "## Of the operator itself",
         "",

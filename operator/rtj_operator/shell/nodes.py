@@ -15,8 +15,10 @@ from dataclasses import dataclass
 
 from rtj_api.status import parse_time
 
+from rtj_operator.core.node_ledger import NodeFacts
 from rtj_operator.core.observed import NodeView
 from rtj_operator.shell.api import ApiError, Cluster, Raw
+from rtj_operator.shell.node_facts import node_facts
 from rtj_operator.shell.views import node_view
 
 NODE_SECONDS = 10.0  # a node event makes it be read again at once
@@ -46,10 +48,19 @@ class Nodes:
         self._leases: dict[str, Lease] = {}
         self._leases_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._facts: dict[str, NodeFacts] = {}
 
-    def changed(self, name: str) -> None:
-        """A watch said that something about this node is new."""
+    def changed(self, name: str, raw: Raw | None) -> None:
+        """A watch said that something about this node is new; None: it is gone."""
         self._objects.pop(name, None)
+        if raw is None:
+            self._facts.pop(name, None)
+        else:
+            self._facts[name] = node_facts(raw)
+
+    def facts(self) -> Mapping[str, NodeFacts]:
+        """Of all nodes of the cluster, as the watch last showed them; empty until it has listed."""
+        return self._facts
 
     async def views(self, names: Iterable[str], *, in_doubt: bool) -> Mapping[str, NodeView]:
         """`in_doubt`: something about the pods there looks dead, so fresh heartbeats count."""

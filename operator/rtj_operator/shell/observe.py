@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rtj_operator.core.lastwords import last_words_of
+from rtj_operator.core.node_ledger import Advice
 from rtj_operator.core.observed import JobKey, JobView, Observed, PodView, Rejection, ReportView
 from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
@@ -50,8 +51,10 @@ class Observer:
         owners: FenceOwners,
         reports: Reports,
         clock: Callable[[], float],
+        advice: Callable[[], tuple[Advice, ...]] = lambda: (),
     ) -> None:
         self._cluster = cluster
+        self._advice = advice
         self._troubles = Troubles(cluster, clock=clock)
         self._owners = owners
         self._nodes = nodes
@@ -106,6 +109,7 @@ class Observer:
             stale_lease_share=self._nodes.stale_share(),
             rejections=dict(self._rejections.get(key, {})),
             owner_lives=owner_lives,
+            node_advice=self._advice(),
         )
 
     def rejected(self, key: JobKey, *, pod: str, rejection: Rejection) -> None:

@@ -124,6 +124,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         backoff_max_seconds=spec.recovery.backoff.max_seconds,
         trainer_grace_seconds=pod_facts.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
+        avoid_nodes=spec.recovery.avoid_nodes,
         rank_zero_decides=spec.success.ranks == v1alpha1.SuccessRanks.ZERO,
         target_step=spec.success.target_step,
         active_deadline_seconds=spec.active_deadline_seconds,

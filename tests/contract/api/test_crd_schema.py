@@ -120,6 +120,7 @@ def test_the_server_fills_in_the_models_defaults(space: Kube) -> None:
         "maxRestarts": 10,
         "backoff": {"initialSeconds": 1, "maxSeconds": 300},
         "placementTimeoutSeconds": 600,
+        "avoidNodes": "Preferred",
     }
     assert stored["suspendPolicy"] == {"checkpointTimeoutSeconds": 60}
     assert JobSpec.model_validate(stored) == JobSpec.model_validate(GOOD["spec"])

@@ -149,7 +149,7 @@ def test_notes_say_what_was_left_out() -> None:
 
 
 def test_dashboard_text_reaches_the_config_map_untouched() -> None:
-    config = find(render(), "ConfigMap")
+    config = find(render(), "ConfigMap", name="rto-resumable-training-operator-dashboards")
     assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
     files = {path.name: path.read_text() for path in (CHART / "files/dashboards").glob("*.json")}
     assert files

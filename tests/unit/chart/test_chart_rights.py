@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from kit.chart import render
-from kit.chart_objects import VARIANTS
+from kit.chart_objects import VARIANTS, operator
+
+LEDGER = "rto-resumable-training-operator-nodes"
 
 
 def rules_of(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -23,11 +25,15 @@ def test_no_role_has_wildcards_secrets_or_other_ways_to_more_power(variant: str)
         for field in ("apiGroups", "resources", "verbs"):
             assert "*" not in rule[field], where
         forbidden = {
-            "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "pods/exec",
+            "secrets", "serviceaccounts", "serviceaccounts/token", "pods/exec",
             "pods/attach", "roles", "clusterroles", "rolebindings", "clusterrolebindings",
             "nodes/proxy", "customresourcedefinitions",
         }  # fmt: skip
         assert not forbidden & set(rule["resources"]), where
+        if "configmaps" in rule["resources"]:
+            (name,) = rule["resourceNames"]
+            assert name.endswith("-nodes"), where
+            assert (where, rule["verbs"]) == ("Role rtj-system", ["get", "update"])
         if "namespaces" in rule["resources"]:
             assert (rule["resourceNames"], rule["verbs"]) == (["kube-system"], ["get"]), where
         assert not {"impersonate", "bind", "escalate"} & set(rule["verbs"]), where
@@ -108,3 +114,28 @@ def test_cluster_roles_of_people_cover_jobs() -> None:
     }
     assert view["rules"][0]["verbs"] == ["get", "list", "watch"]
     assert "create" in edit["rules"][0]["verbs"]
+
+
+def test_the_operator_may_keep_its_node_ledger_and_no_other_config_map() -> None:
+    objects = render()
+    assert granted(objects, name=LEDGER) == expand("rtj-system", "", "configmaps", "get update")
+    (bound,) = [
+        each
+        for each in objects
+        if each["kind"] == "RoleBinding" and each["metadata"]["name"] == LEDGER
+    ]
+    assert bound["roleRef"]["name"] == LEDGER
+    assert bound["subjects"][0]["name"] == "rto-resumable-training-operator"
+    assert bound["metadata"]["namespace"] == "rtj-system"
+
+
+def test_an_upgrade_leaves_what_was_counted_against_nodes() -> None:
+    """Helm touches only what the manifest names."""
+    (kept,) = [
+        each
+        for each in render()
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == LEDGER
+    ]
+    assert "data" not in kept
+    environment = {e["name"]: e.get("value") for e in operator(render())["env"]}
+    assert environment["RTJ_NODE_LEDGER"] == LEDGER

@@ -37,6 +37,7 @@ def test_operator_gets_what_it_reads() -> None:
     assert plain == {
         "RTJ_SIDECAR_IMAGE": f"resumable-training-sidecar@sha256:{'b' * 64}",
         "RTJ_SIDECAR_IMAGE_PULL_POLICY": "Never",
+        "RTJ_NODE_LEDGER": "rto-resumable-training-operator-nodes",
         "RTJ_WATCH_NAMESPACES": "b,a",
         "RTJ_LOG_LEVEL": "debug",
         "RTJ_HEALTH_PORT": "8081",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtj_operator.core.avoid import keep_off
+from rtj_operator.core.avoid import keep_off, shun
 
 DEMANDS = [{"key": "metadata.name", "operator": "NotIn", "values": [n]} for n in ("n1", "n2")]
 KIND = "requiredDuringSchedulingIgnoredDuringExecution"
+WISH = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def terms_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
@@ -42,3 +43,19 @@ def test_each_of_the_users_alternatives_keeps_off_too() -> None:
     assert made["spec"]["affinity"]["podAffinity"] == {"x": 1}
     kept = made["spec"]["affinity"]["nodeAffinity"]
     assert kept["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
+
+
+def test_to_shun_is_only_a_wish_beside_the_users_own() -> None:
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    own = {"weight": 1, "preference": zone}
+    node = {WISH: [own], KIND: {"nodeSelectorTerms": [zone]}}
+    made = shun({"spec": {"affinity": {"nodeAffinity": node}}}, ["n2", "n1"])
+    kept = made["spec"]["affinity"]["nodeAffinity"]
+    assert kept[WISH] == [own, {"weight": 100, "preference": {"matchFields": DEMANDS}}]
+    assert kept[KIND] == {"nodeSelectorTerms": [zone]}
+    assert node[WISH] == [own], "the caller's manifest is left alone"
+
+
+def test_none_to_shun_changes_nothing() -> None:
+    manifest = {"spec": {"containers": []}}
+    assert shun(manifest, ()) is manifest

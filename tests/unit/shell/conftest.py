@@ -32,6 +32,7 @@ class FakeCluster:
         self.pods: dict[tuple[str, str], Raw] = {}
         self.nodes: dict[str, Raw] = {}
         self.leases: list[Raw] = []
+        self.config_maps: dict[tuple[str, str], Raw] = {}
         self.warnings: dict[str, list[Raw]] = {}
         self.events: dict[str, Raw] = {}
         self.calls: list[str] = []
@@ -155,6 +156,23 @@ class FakeCluster:
         del self.jobs[key.namespace, key.name]
         self.fail_after("delete_job")
 
+    async def get_config_map(self, *, namespace: str, name: str) -> Raw | None:
+        self._called("get_config_map")
+        return copy.deepcopy(self.config_maps.get((namespace, name)))
+
+    async def put_config_map(self, config_map: Raw) -> Raw:
+        self._called("put_config_map")
+        meta = config_map["metadata"]
+        there = self.config_maps.get((meta["namespace"], meta["name"]))
+        if there is None:
+            raise ApiError(status=404, reason="NotFound", message=meta["name"])
+        if there["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+            raise ApiError(status=409, reason="Conflict", message="the version differs")
+        kept = copy.deepcopy(config_map)
+        kept["metadata"]["resourceVersion"] = self._version()
+        self.config_maps[meta["namespace"], meta["name"]] = kept
+        return copy.deepcopy(kept)
+
     async def create_event(self, event: Raw) -> Raw:
         self._called("create_event")
         self.events[event["metadata"]["name"]] = copy.deepcopy(event)
@@ -204,7 +222,7 @@ def raw_job() -> Callable[..., Raw]:
 async def make_app(cluster):  # type: ignore[no-untyped-def]
     apps = []
 
-    def make(decide: Callable[[Observed], Plan]) -> App:
+    def make(decide: Callable[[Observed], Plan], **options: Any) -> App:
         app = App(
             cluster,
             login=lambda: pytest.fail("no watch here"),
@@ -213,6 +231,7 @@ async def make_app(cluster):  # type: ignore[no-untyped-def]
             metrics=OperatorMetrics(),
             pulse=Pulse(resources=()),
             instance="test",
+            **options,
         )
         apps.append(app)
         return app

@@ -217,7 +217,7 @@ async def test_a_node_event_looks_at_the_jobs_on_it(cluster, raw_job, make_app) 
     cluster.nodes["node-1"] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     app = make_app(script())
     await turn(app)
-    app.node_changed("node-2")
+    app.node_changed("node-2", None)
     assert app.queue.depth == 0
-    app.node_changed("node-1")
+    app.node_changed("node-1", None)
     assert app.queue.depth == 1

@@ -57,7 +57,7 @@ async def test_a_node_is_read_once_and_again_after_a_change(cluster, clock) -> N
     assert views["n"].ready
     assert cluster.calls.count("get_node") == 1
     del cluster.nodes["n"]
-    nodes.changed("n")
+    nodes.changed("n", None)
     assert not (await nodes.views(["n"], in_doubt=True))["n"].exists
 
 
