@@ -83,8 +83,8 @@ PARTS: dict[Part, tuple[str, str]] = {
     Part.POD: ("a pod", "the same rank's is deleted with grace 0, by force"),
     Part.STORE: (
         "the store",
-        "refuses every connection for 20 s, or until the job is held; at the commit it writes "
-        "the manifest and its answer is lost first",
+        "refuses every connection for 20 s, or until the attempt is given up or the job is held; "
+        "at the commit it writes the manifest and its answer is lost first",
     ),
 }
 

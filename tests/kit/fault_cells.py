@@ -218,11 +218,19 @@ class CellRun:
             case Part.STORE:
                 self.proxy.switch(Fault(Mode.REFUSE))
                 self.gate.open()
-                if self.cell.ending is Ending.HELD:
-                    await self._until(lambda s: s.get("phase") == "Held", "the job is held")
-                else:
-                    await asyncio.sleep(OUTAGE_SECONDS)
+                await self._suffer()
         self._go_on()
+
+    async def _suffer(self) -> None:
+        """The store is away until that has had its effect; where it must have none, for a time."""
+        match self.cell.ending:
+            case Ending.HELD:
+                await self._until(lambda s: s.get("phase") == "Held", "the job is held")
+            case Ending.COUNTED:
+                given_up = self._attempt
+                await self._until(lambda s: s["attempt"] > given_up, "the attempt is given up")
+            case _:
+                await asyncio.sleep(OUTAGE_SECONDS)
 
     def _go_on(self) -> None:
         """What was stopped goes on, but for requests of those who are dead."""

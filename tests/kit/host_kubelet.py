@@ -12,7 +12,9 @@ import asyncio
 import contextlib
 import itertools
 import random
+import signal
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ class HostKubelet:
     namespaces: tuple[str, ...]
     node: str = field(default_factory=lambda: f"host-{random.randrange(10**6)}")
     pods: dict[str, HostPod] = field(default_factory=dict)  # by UID, also those that are gone
+    errors: dict[str, str] = field(default_factory=dict)  # of this kubelet itself, by UID
     _workers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _leaving: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
@@ -79,13 +82,12 @@ class HostKubelet:
         return [pod for pod in self.pods.values() if pod.job == job]
 
     def told(self, job: str) -> list[str]:
-        """A line for each pod that the job ever had here: what runs of it, and what ended it."""
+        """A line for each pod that the job ever had here: what runs of it, whether it is gone."""
         lines = []
         for pod in self.of_job(job):
-            worker, leaves = self._workers[pod.uid], self._leaving[pod.uid].is_set()
-            error = worker.exception() if worker.done() and not worker.cancelled() else None
+            leaves, is_gone = self._leaving[pod.uid].is_set(), self._workers[pod.uid].done()
             runs = [c.name for c in (pod.trainer, pod.sidecar) if c.running]
-            lines.append(f"{pod.name}: {leaves=} {runs=} worker_done={worker.done()} {error=}")
+            lines.append(f"{pod.name}: {leaves=} {runs=} {is_gone=} {self.errors.get(pod.uid, '')}")
         return lines
 
     def of_rank(self, job: str, rank: int) -> HostPod:
@@ -103,12 +105,7 @@ class HostKubelet:
             "/api/v1/nodes",
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}},
         )
-        now = stamp(time.time())
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "host"}
-        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
-        room = {"cpu": "64", "memory": "64Gi", "pods": "500"}
-        status = {"conditions": [ready], "capacity": room, "allocatable": room}
-        await self._ask("PATCH", f"/api/v1/nodes/{self.node}/status", {"status": status})
+        await self._say_ready()
         await self._ask(
             "POST",
             LEASES,
@@ -120,6 +117,20 @@ class HostKubelet:
             },
         )
 
+    async def _counts_as_ready(self) -> bool:
+        """Where a beat came late the control plane has said otherwise, and leaves it at that."""
+        node = await self._ask("GET", f"/api/v1/nodes/{self.node}")
+        said = {c["type"]: c["status"] for c in node["status"].get("conditions") or []}
+        return said.get("Ready") == "True"
+
+    async def _say_ready(self) -> None:
+        now = stamp(time.time())
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "host"}
+        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        room = {"cpu": "64", "memory": "64Gi", "pods": "500"}
+        status = {"conditions": [ready], "capacity": room, "allocatable": room}
+        await self._ask("PATCH", f"/api/v1/nodes/{self.node}/status", {"status": status})
+
     def _lease(self) -> Raw:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         return {"holderIdentity": self.node, "leaseDurationSeconds": 40, "renewTime": moment}
@@ -129,6 +140,8 @@ class HostKubelet:
             await asyncio.sleep(LEASE_SECONDS)
             with contextlib.suppress(ApiError):
                 await self._ask("PATCH", f"{LEASES}/{self.node}", {"spec": self._lease()})
+                if not await self._counts_as_ready():
+                    await self._say_ready()
 
     # --- pods ---
 
@@ -168,19 +181,20 @@ class HostKubelet:
 
     async def _run(self, pod: HostPod) -> None:
         """The life of one pod, from its first container to its removal."""
-        leaving = asyncio.create_task(self._leaving[pod.uid].wait())
-        life = asyncio.create_task(self._live(pod))
+        life = asyncio.create_task(self._told_of(pod, self._live(pod)))
         try:
-            await asyncio.wait({leaving, life}, return_when=asyncio.FIRST_COMPLETED)
-            if not leaving.done():
-                life.result()
-                await leaving
+            await self._leaving[pod.uid].wait()
+        finally:
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
-            await self._end(pod)
-        finally:
-            for task in (leaving, life):
-                task.cancel()
+        await self._told_of(pod, self._end(pod))
+
+    async def _told_of(self, pod: HostPod, part: Awaitable[None]) -> None:
+        """An error of this kubelet is kept for the test; its pod is looked after all the same."""
+        try:
+            await part
+        except Exception as error:
+            self.errors[pod.uid] = repr(error)
 
     async def _live(self, pod: HostPod) -> None:
         async with self._slots:
@@ -222,16 +236,40 @@ class HostKubelet:
         """SIGTERM, the grace, SIGKILL; then the object goes, if it is there still."""
         meta = pod.raw["metadata"]
         grace = max(meta.get("deletionGracePeriodSeconds") or 0, STOP_SECONDS)
-        if pod.supervisor_pid() is not None:
-            pod.kill_supervisor(15)
+        if pod.signal_supervisor(signal.SIGTERM):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(pod.trainer.process.wait(), grace)  # type: ignore[union-attr]
         await self._stop(pod.sidecar)
         await pod.kill_all()
+        await self._remove(pod)
+
+    async def _remove(self, pod: HostPod) -> None:
+        """Asked for until the API server has no such pod any more."""
+        meta = pod.raw["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
-        with contextlib.suppress(ApiError):
-            await self._ask("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"} | body)
+        while True:
+            try:
+                await self._ask(
+                    "DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"} | body
+                )
+            except ApiError as error:
+                if error.is_not_found or not await self._is_there(pod):
+                    return
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _is_there(self, pod: HostPod) -> bool:
+        """Still, and not another one of that name."""
+        meta = pod.raw["metadata"]
+        try:
+            there = await self._ask(
+                "GET", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+            )
+        except ApiError as error:
+            if error.is_not_found:
+                return False
+            raise
+        return bool(there["metadata"]["uid"] == pod.uid)
 
     async def _stop(self, container: Container) -> None:
         if container.running:
@@ -243,28 +281,20 @@ class HostKubelet:
                 await container.process.wait()  # type: ignore[union-attr]
 
     async def _tell(self, pod: HostPod, *, phase: str | None = None) -> None:
-        now = stamp(time.time())
-        known = ("True", pod.raw["metadata"]["creationTimestamp"])
-        placed = {"type": "PodScheduled", "status": known[0], "lastTransitionTime": known[1]}
-        started = pod.trainer.started_at > 0
-        status = {
-            "phase": phase or ("Running" if started else "Pending"),
-            "podIP": pod.ip,
-            "podIPs": [{"ip": pod.ip}],
-            "startTime": now,
-            "conditions": [placed],
-            "initContainerStatuses": [pod.sidecar.status()],
-            "containerStatuses": [pod.trainer.status()],
-        }
         meta = pod.raw["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status"
-        try:
-            body = {"metadata": {"uid": pod.uid}, "status": status}
-            await self._ask("PATCH", path, body)
-        except ApiError as error:
-            # Deleted, or another one of that name: its end is told by the watch.
-            if not (error.is_not_found or error.is_conflict):
-                raise
+        while True:
+            try:
+                body = {"metadata": {"uid": pod.uid}, "status": pod.status(phase=phase)}
+                await self._ask("PATCH", path, body)
+                return
+            except ApiError as error:
+                if not (error.is_not_found or error.is_conflict):
+                    raise
+                # Its end is told by the watch; else another wrote at each of the server's tries.
+                if error.is_not_found or not await self._is_there(pod):
+                    return
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _ask(self, verb: str, path: str, body: Raw | None = None) -> Raw:
         """As a kubelet does, until the API server has said yes or no."""

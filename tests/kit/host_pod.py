@@ -189,20 +189,28 @@ class HostPod:
             return int(children[0]) if children else None
         return None
 
-    def kill_supervisor(self, number: int = signal.SIGKILL) -> None:
+    def signal_supervisor(self, number: int) -> bool:
+        """Whether there was one to hear it: it may end by itself at any moment."""
         pid = self.supervisor_pid()
-        assert pid is not None, f"{self.name} has no supervisor"
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return False
         if number == signal.SIGKILL:
             self.trainer.killed_by = number
-        os.kill(pid, number)
+        return True
+
+    def kill_supervisor(self) -> None:
+        assert self.signal_supervisor(signal.SIGKILL), f"{self.name} has no supervisor"
 
     def kill_sidecar(self, number: int = signal.SIGKILL) -> None:
         assert self.sidecar.running, f"{self.name} has no sidecar"
         self.sidecar.process.send_signal(number)  # type: ignore[union-attr]
 
     async def kill_all(self) -> None:
-        if self.supervisor_pid() is not None:
-            self.kill_supervisor()
+        self.signal_supervisor(signal.SIGKILL)
         for container in (self.trainer, self.sidecar):
             if container.process is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -217,6 +225,20 @@ class HostPod:
                 async with session.get(url, raise_for_status=True) as answer:
                     return wire.Report.model_validate_json(await answer.read())
         return None
+
+    def status(self, *, phase: str | None = None) -> Raw:
+        """As its kubelet tells it now; `phase` where that does not follow from its containers."""
+        since = self.raw["metadata"]["creationTimestamp"]
+        placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+        return {
+            "phase": phase or ("Running" if self.trainer.started_at > 0 else "Pending"),
+            "podIP": self.ip,
+            "podIPs": [{"ip": self.ip}],
+            "startTime": stamp(time.time()),
+            "conditions": [placed],
+            "initContainerStatuses": [self.sidecar.status()],
+            "containerStatuses": [self.trainer.status()],
+        }
 
     def termination_message(self) -> str:
         return (self.root / "termination-log").read_text()
