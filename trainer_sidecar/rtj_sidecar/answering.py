@@ -6,7 +6,6 @@ Must never give out anything but whole pins, and never name a save where another
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from rtj_sidecar.hearing import Hearing
 from rtj_sidecar.holding import Holding
@@ -41,14 +40,9 @@ class Answering:
             raise ValueError("rank 0 names the saves: ask it")
         self._holding.hear(seen)
 
-    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None:
-        at = self._at
-        found: dict[str, PinnedFile] = {}
-        for save in at.directory.named(name):
-            for path, source in at.directory.sources(save).items():
-                size = next(f.stamp.size for f in save.pin.files if f.path == path)
-                found.setdefault(path, PinnedFile(source, size))
-        return found or None
+    def pinned_file(self, name: str, path: str) -> PinnedFile | None:
+        found = self._at.directory.pinned(name, path)
+        return PinnedFile(*found) if found is not None else None
 
     async def describe(self, name: str) -> PeerSave | None:
         at = self._at

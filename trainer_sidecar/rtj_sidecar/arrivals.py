@@ -54,10 +54,11 @@ def follow_touch(directory: Directory, paths: Collection[str]) -> None:
 
     Raises OSError.
     """
-    for save in directory.saves:
+    given = frozenset(paths)
+    for save in directory.saves if given else ():
         files = tuple(
             replace(file, stamp=touched)
-            if file.path in paths and (touched := _touched(directory.path, save, file)) is not None
+            if file.path in given and (touched := _touched(directory.path, save, file)) is not None
             else file
             for file in save.pin.files
         )

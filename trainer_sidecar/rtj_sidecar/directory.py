@@ -17,6 +17,7 @@ from rtj_api.contract import HIDDEN_DIR
 from rtj_sidecar.checkpoints.deeper import NOT_DEEPER, Depth
 from rtj_sidecar.checkpoints.layouts import layouts_for
 from rtj_sidecar.checkpoints.pins import (
+    PinnedFile,
     drop_pin,
     files_dir,
     list_pins,
@@ -57,6 +58,7 @@ class Directory:
         self.sight = Sight(self.reader, self.layouts, depth=depth)
         self.ledger = LocalLedger(path, run_id=run_id)
         self._saves: dict[str, LocalSave] = {}
+        self._by_path: dict[str, Mapping[str, PinnedFile]] = {}  # by pin, once it was asked for
 
     def look(self, *, writers: Writers, settle: float = SETTLE_SECONDS) -> Look:
         """What the directory holds now. Raises DirectoryProblem where it cannot be read."""
@@ -172,6 +174,7 @@ class Directory:
     def hold(self, save: LocalSave) -> LocalSave:
         """What lies on the disk as a pin, with its record, counts from now on."""
         self._saves[save.pin.id] = save
+        self._by_path.pop(save.pin.id, None)
         return save
 
     def update(self, save: LocalSave, **changes: object) -> LocalSave:
@@ -192,6 +195,21 @@ class Directory:
     def drop(self, save: LocalSave) -> None:
         drop_pin(reader=self.reader, pin_id=save.pin.id)
         self._saves.pop(save.pin.id, None)
+        self._by_path.pop(save.pin.id, None)
+
+    def pinned(self, name: str, path: str) -> tuple[Path, int] | None:
+        """Where the pinned bytes of one file of that save lie, and how many: without a walk over
+        the others, of which there may be a hundred thousand."""
+        for save in self._saves.copy().values():
+            if save.record.name != name:
+                continue
+            pin = save.pin
+            files = self._by_path.get(pin.id)
+            if files is None:
+                files = self._by_path[pin.id] = {file.path: file for file in pin.files}
+            if (file := files.get(path)) is not None:
+                return files_dir(self.path, pin.id) / path, file.stamp.size
+        return None
 
     def is_intact(self, save: LocalSave) -> bool:
         """Whether the pinned bytes are still those that were pinned."""

@@ -146,12 +146,17 @@ def restore(
         follow_touch(directory, plan.touch)
     except (OSError, UnsafePathError, DirectoryProblem) as error:
         raise RestoreError(f"{target.name}: {error}") from error
-    for file in (*chosen.files, *chosen.companions):
-        if file.path in plan.valid or any(file.path == placed.path for placed in plan.place):
-            learn_hash(directory, directory.path / file.path, file.sha256)
+    for file in proved(chosen, plan):
+        learn_hash(directory, directory.path / file.path, file.sha256)
     total = sum(file.size for file in chosen.files)
     path = str(directory.path / chosen.root_key) if chosen.root_key != "." else str(directory.path)
     return Restored(path, fetched, total, moved, _kept(plan, moved))
+
+
+def proved(chosen: Chosen, plan: RestorePlan) -> list[WantedFile]:
+    """The files of the save whose bytes in the directory are known to be those that are wanted."""
+    proved = {*plan.valid, *(file.path for file in plan.place)}
+    return [file for file in (*chosen.files, *chosen.companions) if file.path in proved]
 
 
 def set_all_aside(directory: Directory, *, attempt: int) -> Restored:

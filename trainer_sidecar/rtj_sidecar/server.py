@@ -7,7 +7,7 @@ list, never joined from a request. Must never answer with a secret or block the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -41,8 +41,8 @@ class Peers(Protocol):
     async def heard(self, seen: Seen) -> None:
         """Raises ValueError where it is not of this gang."""
 
-    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None:
-        """By the path in the checkpoint directory."""
+    def pinned_file(self, name: str, path: str) -> PinnedFile | None:
+        """`path` in the checkpoint directory. Asked for each file of a save: must not walk them."""
 
     async def describe(self, name: str) -> PeerSave | None: ...
 
@@ -105,12 +105,6 @@ def make_app(*, reporter: Reporter, peers: Peers, metrics: Metrics) -> web.Appli
             raise web.HTTPConflict(text=str(error)) from None
         return web.Response(status=204)
 
-    def files_of(request: web.Request) -> Mapping[str, PinnedFile]:
-        found = peers.pinned_files(request.match_info["name"])
-        if found is None:
-            raise web.HTTPNotFound(text="no such save is pinned here")
-        return found
-
     async def save(request: web.Request) -> web.Response:
         found = await peers.describe(request.match_info["name"])
         if found is None:
@@ -118,13 +112,13 @@ def make_app(*, reporter: Reporter, peers: Peers, metrics: Metrics) -> web.Appli
         return web.json_response(text=found.dump_json())
 
     async def save_file(request: web.Request) -> web.StreamResponse:
-        file = files_of(request).get(request.match_info["path"])
+        file = peers.pinned_file(request.match_info["name"], request.match_info["path"])
         if file is None or not await asyncio.to_thread(_is_plain, file):
             raise web.HTTPNotFound(text="no such file is pinned here")
         # Ranges, conditional requests and sendfile are FileResponse's.
         return web.FileResponse(file.source, headers={"Content-Type": "application/octet-stream"})
 
-    app = web.Application(client_max_size=16 << 20)
+    app = web.Application(client_max_size=64 << 20)
     app.add_routes(
         [
             web.get(contract.PATH_STATUS, status),

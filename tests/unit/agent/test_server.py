@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,8 +44,8 @@ class FakePeers:
         listed = [PeerFile(path=p, size=f.size, sha256="0" * 64) for p, f in files.items()]
         return PeerSave(name=name, facts=SaveFacts(root_key="a", layout="torch"), files=listed)
 
-    def pinned_files(self, name: str) -> Mapping[str, PinnedFile] | None:
-        return self.files.get(name)
+    def pinned_file(self, name: str, path: str) -> PinnedFile | None:
+        return self.files.get(name, {}).get(path)
 
 
 @dataclass

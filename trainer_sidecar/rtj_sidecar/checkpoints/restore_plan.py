@@ -7,7 +7,7 @@ by planning again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from rtj_sidecar.checkpoints.foreign import are_foreign, could_be_resumed, is_foreign
@@ -179,6 +179,7 @@ def _kept(snapshot: Snapshot, going: Collection[str], foreign: Collection[str]) 
 def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set[str]) -> set[str]:
     moved: set[str] = set()
     verdicts, chosen = stays.verdicts, stays.chosen
+    above = {parent for path in wanted for parent in _parents(path)}
     for save in snapshot.saves:
         paths = {entry.path for entry in save.all_files}
         if save.root_key == chosen.root_key or paths & wanted:
@@ -187,20 +188,18 @@ def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set
             verdict = verdicts.get(save.identity)
             sound = verdict is not None and verdict.candidate and save.step == chosen.step
             own = {entry.path for entry in save.files}
-            inside = any(path.startswith(f"{save.root_key}/") for path in wanted)
+            inside = save.root_key in above
             if save.root_key != chosen.root_key and not sound and not inside:
                 # They only share a file: an empty directory must not stay as the newest by name.
                 paths = paths_of(save)
             moved |= (own if sound else paths) - wanted
         elif not stays.holds(save):
-            inside = any(path.startswith(f"{save.root_key}/") for path in wanted)
+            inside = save.root_key in above
             moved |= paths if inside else paths_of(save)
     present = {entry.path for entry in snapshot.files}
-    for path in wanted:
-        if path.startswith(f"{chosen.root_key}/"):
-            prefix = f"{chosen.root_key}/"
-            moved |= {p for p in present if p.startswith(prefix) and p not in wanted}
-            break
+    if chosen.root_key in above:
+        prefix = f"{chosen.root_key}/"
+        moved |= {p for p in present if p.startswith(prefix) and p not in wanted}
     # Whatever stands where a file must go, or where one of its directories must be.
     occupied = present | {link.path for link in snapshot.links} | {o.path for o in snapshot.odd}
     directories = {parent for path in present for parent in _parents(path)}
@@ -256,7 +255,7 @@ def _pointers(snapshot: Snapshot, chosen: Chosen, moved: set[str]) -> tuple[Poin
         for pointer in chosen.pointers
         if pointer.path not in files
     }
-    leaving = _outermost(moved)
+    leaving = frozenset(_outermost(moved))
     for pointer in snapshot.pointers:
         if pointer.path in wanted or _below(pointer.path, leaving):
             continue
@@ -304,7 +303,7 @@ def _relative(path: str, directory: str) -> str:
 
 def _newest_rival(snapshot: Snapshot, wanted: set[str], moved: set[str]) -> int:
     """The newest mtime of a save that stays beside the chosen one; 0 where there is none."""
-    leaving = _outermost(moved)
+    leaving = frozenset(_outermost(moved))
     times = [
         entry.mtime_ns
         for save in snapshot.saves
@@ -335,6 +334,5 @@ def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(path for path in chosen if not _parents(path) & chosen))
 
 
-def _below(path: str, roots: Iterable[str]) -> bool:
-    found = set(roots)
-    return path in found or bool(_parents(path) & found)
+def _below(path: str, roots: Set[str]) -> bool:
+    return path in roots or not _parents(path).isdisjoint(roots)

@@ -12,19 +12,18 @@ import os
 import threading
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rtj_api.reasons import Reason
 
+from rtj_sidecar.runs.at_once import at_once
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord
 from rtj_sidecar.runs.verify import Finding, corrupt, missing
 from rtj_sidecar.stores.base import (
-    Cancelled,
     ContentMismatch,
     ObjectMissing,
     Progress,
@@ -82,29 +81,16 @@ def fetch(
 
     Raises StoreProblem where the store cannot be asked, Cancelled.
     """
-    stop = threading.Event()
     others = peers if isinstance(peers, Peers) else Peers(peers)
 
     def one(file: FileRecord) -> tuple[str, int]:
-        check_cancel(stop)
-        try:
-            return _fetch_one(context, name, file, dest, others, from_store, progress, cancel)
-        except BaseException:
-            stop.set()
-            raise
+        check_cancel(cancel)
+        return _fetch_one(context, name, file, dest, others, from_store, progress, cancel)
 
     try:
         ordered = sorted(files, key=lambda file: -file.size)
-        if context.workers <= 1:
-            got = [one(file) for file in ordered]
-        else:
-            with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-fetch") as pool:
-                futures = [pool.submit(one, file) for file in ordered]
-                errors = [error for each in futures if (error := each.exception()) is not None]
-                errors.sort(key=lambda error: isinstance(error, Cancelled))
-                if errors:
-                    raise errors[0]
-                got = [each.result() for each in futures]
+        threads = _FILES_AT_ONCE if context.workers > 1 else 1
+        got = at_once(one, ordered, threads=threads, name="rtj-fetch")
         for directory in {(dest / file.path).parent for file in files} | {dest}:
             fsync_directory(directory)
     except _Failed as failed:

@@ -54,23 +54,23 @@ class Earlier:
     """What this rank's part of an earlier, committed save holds."""
 
     def __init__(self, files: Sequence[FileRecord] = ()) -> None:
-        self._by_size: dict[int, list[FileRecord]] = {}
+        """Small files often have all one size: what is equal is looked up, not searched for."""
+        self._samples: dict[int, set[str | None]] = {}
+        self._by_content: dict[tuple[int, str], FileRecord] = {}
         for file in files:
             if file.copies < MOST_COPIES:
-                self._by_size.setdefault(file.size, []).append(file)
+                self._samples.setdefault(file.size, set()).add(file.sample)
+                self._by_content.setdefault((file.size, file.sha256), file)
 
     def equal(self, path: Path, size: int, *, cancel: threading.Event | None) -> FileRecord | None:
         """A record of the same bytes. Raises OSError, SourceChanged, Cancelled."""
-        known = self._by_size.get(size)
-        if not known:
+        samples = self._samples.get(size)
+        if samples is None:
             return None
-        if size > HASHED_AT_ONCE:
-            sample = sample_of(path, size)
-            known = [file for file in known if file.sample == sample]
-            if not known:
-                return None
+        if size > HASHED_AT_ONCE and sample_of(path, size) not in samples:
+            return None
         _, sha256, _ = hash_file(path, cancel=cancel)
-        return next((file for file in known if file.sha256 == sha256), None)
+        return self._by_content.get((size, sha256))
 
 
 def is_there(head: Head | None, file: FileRecord) -> bool:

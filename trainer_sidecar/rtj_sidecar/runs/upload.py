@@ -12,8 +12,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,13 @@ from typing import Any
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.at_once import at_once
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import FileRecord, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.reuse import Earlier, as_copy, copied, sample_of
 from rtj_sidecar.runs.ships import answer, read_part
-from rtj_sidecar.stores.base import Cancelled, Progress, SourceChanged, StoreProblem, check_cancel
+from rtj_sidecar.stores.base import Progress, SourceChanged, StoreProblem, check_cancel
 from rtj_sidecar.stores.local import hash_file
 
 NOTHING = Earlier()
@@ -66,43 +66,29 @@ def upload_part(
     at = SaveId(ship.fence, ship.n)
     if (there := read_part(context, at, context.rank)) is not None:
         return there
-    stop = threading.Event()
     sending = _Sending(
         context,
         ship,
         earlier=earlier,
         there=_already(context, ship),
+        contested=frozenset(ship.contested),
         progress=progress or _ignore,
         kept=kept or _ignore,
         cancel=cancel,
     )
 
-    def send(file: LocalFile) -> FileRecord:
-        check_cancel(cancel)
-        check_cancel(stop)
-        try:
-            return sending.send(file)
-        except BaseException:
-            stop.set()
-            raise
-
     # Files that others have too come last: by then those are there and need not be sent again.
-    shared = set(ship.contested)
+    shared = sending.contested
     own = [file for file in files if not file.alias]
     sent: list[FileRecord] = []
+    threads = _FILES_AT_ONCE if context.workers > 1 else 1
     for group in (
         [file for file in own if file.path not in shared],
         [file for file in own if file.path in shared],
     ):
-        group = sorted(group, key=lambda file: -file.size)
-        if context.workers <= 1:
-            sent += [send(file) for file in group]
-            continue
-        with ThreadPoolExecutor(_FILES_AT_ONCE, "rtj-upload") as pool:
-            sent += _results(pool, send, group)
-    sources = {file.path: file for file in files}
-    for file in (file for file in files if file.alias):
-        sent.append(_same_bytes(file, sent, sources, kept) or send(file))
+        group.sort(key=lambda file: -file.size)
+        sent += at_once(sending.send, group, threads=threads, name="rtj-upload")
+    sent += _aliases([file for file in files if file.alias], own, sent, sending=sending)
     return answer(
         context,
         PartRecord(
@@ -116,30 +102,15 @@ def upload_part(
     )
 
 
-def _results(
-    pool: ThreadPoolExecutor,
-    send: Callable[[LocalFile], FileRecord],
-    group: list[LocalFile],
-) -> list[FileRecord]:
-    futures = [pool.submit(send, file) for file in group]
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    for error in errors:
-        # A cancelled one was stopped by the one that failed: that one tells why.
-        if not isinstance(error, Cancelled):
-            raise error
-    if errors:
-        raise errors[0]
-    return [future.result() for future in futures]
-
-
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """One file after the other into the store. `there`: see `_already`."""
+    """One file after the other into the store. `there`: see `_already`; `contested`: the ship's."""
 
     context: Context
     ship: ShipRecord
     earlier: Earlier
     there: frozenset[tuple[str, int]]
+    contested: frozenset[str]
     progress: Progress
     kept: Progress
     cancel: threading.Event | None
@@ -176,7 +147,7 @@ class _Sending:
         """Where it goes, and where in this save it may be already."""
         ship, rank = self.ship, None
         mine = self.context.rank
-        if file.path in ship.contested and mine != min(ship.expected, default=mine):
+        if file.path in self.contested and mine != min(ship.expected, default=mine):
             rank = mine
         elif mine not in ship.expected:
             # The holder did not know of us when it named the ship: keep out of the others' way.
@@ -244,29 +215,43 @@ def _stored(
     )
 
 
-def _same_bytes(
-    file: LocalFile,
-    sent: list[FileRecord],
-    sources: dict[str, LocalFile],
-    kept: Progress | None,
-) -> FileRecord | None:
-    """An alias (`last.pt`) that is the same inode, or has the same bytes, as a file just sent."""
-    same_size = [record for record in sent if record.size == file.size]
-    if not same_size:
-        return None
-    with _vanished(file):
-        for record in same_size:
-            if sources[record.path].source.samefile(file.source):
-                break
+def _aliases(
+    aliases: Sequence[LocalFile],
+    own: Sequence[LocalFile],
+    sent: Sequence[FileRecord],
+    *,
+    sending: _Sending,
+) -> list[FileRecord]:
+    """An alias (`last.pt`) or companion that is the same inode, or has the same bytes, as a file
+    that was sent gets its record; looked up, for those may be a hundred thousand."""
+    by_content = {(record.size, record.sha256): record for record in sent}
+    by_path = {record.path: record for record in sent}
+    by_inode: dict[tuple[int, int], FileRecord] = {}
+    for file in own if aliases else ():
+        with contextlib.suppress(OSError):  # it was sent: that it is gone by now is no trouble
+            by_inode.setdefault(_inode(file), by_path[file.path])
+    sizes = {record.size for record in sent}
+    found = []
+    for file in aliases:
+        record = None
+        if file.size in sizes:
+            with _vanished(file):
+                record = by_inode.get(_inode(file))
+                if record is None:
+                    record = by_content.get((file.size, hash_file(file.source)[1]))
+        if record is None:
+            record = sending.send(file)
+            by_content.setdefault((record.size, record.sha256), record)
+            sizes.add(record.size)
         else:
-            _, sha256, _ = hash_file(file.source)
-            equal = [record for record in same_size if record.sha256 == sha256]
-            if not equal:
-                return None
-            record = equal[0]
-    if kept:
-        kept(file.size)
-    return record.model_copy(update={"path": file.path, "mode": file.mode & 0o7777, "alias": True})
+            sending.kept(file.size)
+        found.append(record.model_copy(update={**_as(file), "alias": True}))
+    return found
+
+
+def _inode(file: LocalFile) -> tuple[int, int]:
+    status = os.stat(file.source)
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
