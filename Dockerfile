@@ -3,6 +3,8 @@
 #   docker build --target operator -t resumable-training-operator:0.1.0 .
 #   docker build --target sidecar  -t resumable-training-sidecar:0.1.0 .
 # What changes seldom comes first, so that a change of the source rebuilds only the last layers.
+# The import at the end compiles what is used of the base's own library, which slim images bring as
+# source only: else each start compiles it anew, and nobody who runs here may write it down.
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS pip
@@ -41,7 +43,8 @@ ENTRYPOINT ["python3", "-m", "rtj_operator"]
 COPY --from=operator-packages /opt/rtj/packages /opt/rtj/packages
 COPY crds/rtj_api /opt/rtj/app/rtj_api
 COPY operator/rtj_operator /opt/rtj/app/rtj_operator
-RUN python3 -m compileall -q /opt/rtj/app
+RUN python3 -m compileall -q /opt/rtj/app \
+ && PYTHONDONTWRITEBYTECODE= python3 -c 'import rtj_operator.__main__'
 USER 65532:65532
 
 FROM ${BASE} AS sidecar
@@ -56,4 +59,5 @@ ENTRYPOINT ["python3", "-m", "rtj_sidecar"]
 COPY --from=sidecar-packages /opt/rtj/packages /opt/rtj/packages
 COPY crds/rtj_api /opt/rtj/app/rtj_api
 COPY trainer_sidecar/rtj_sidecar /opt/rtj/app/rtj_sidecar
-RUN python3 -m compileall -q /opt/rtj/app
+RUN python3 -m compileall -q /opt/rtj/app \
+ && PYTHONDONTWRITEBYTECODE= python3 -c 'import rtj_sidecar.serve, rtj_sidecar.metrics, rtj_sidecar.stores.s3'

@@ -89,12 +89,19 @@ def test_it_imports_what_it_needs_and_holds_nothing_else(
     assert json.loads(found) == []
 
 
-def test_the_application_is_compiled(container: tuple[str, str, images.Image]) -> None:
+@pytest.mark.parametrize(
+    ("module", "place"),
+    [("rtj_api", "/opt/rtj/app/rtj_api/"), ("aiohttp", "/opt/rtj/packages/"), ("asyncio", "/usr/")],
+)
+def test_what_it_imports_is_compiled(
+    container: tuple[str, str, images.Image], module: str, place: str
+) -> None:
+    """The application, its packages, and what they use of the base's own library."""
     _, name, _ = container
-    code = "import os, rtj_api; print(os.path.exists(rtj_api.__cached__), rtj_api.__cached__)"
+    code = f"import os, {module} as m; print(os.path.exists(m.__cached__), m.__cached__)"
     there, path = python(name, code).split()
     assert there == "True"
-    assert path.startswith("/opt/rtj/app/rtj_api/__pycache__/")
+    assert path.startswith(place)
 
 
 def test_the_name_changes_with_the_source_and_not_otherwise(tmp_path: Path) -> None:
