@@ -11,10 +11,8 @@ from rtj_api.rules.hang import Standing
 from rtj_api.wire import Look, PaceView, StallView, StillView
 
 from rtj_sidecar.station import Station, log
-from rtj_sidecar.trainer.life import Life
+from rtj_sidecar.trainer.life import Life, Silence, silence
 
-TELL_STILL_SECONDS, TELL_WORKING_SECONDS = 5.0, 60.0
-TELL_TIMES = 1.2  # of what ended by itself before: a trainer that often rests is not told of each
 NETWORK_SECONDS = 3.0  # the pod's network moved something within these: it may wait for that
 
 
@@ -35,7 +33,13 @@ def watch(at: Station, lines: Sequence[str], *, now: float) -> None:
     if is_saving:
         life = life.with_saving(now=now, moves=still is None)
     at.life = life
-    at.reporter.set(stall=_stall(at, life, still, is_saving=is_saving, now=now))
+    found = silence(
+        life,
+        standing=_standing(at, still, is_saving=is_saving, written_at=state.written_at),
+        now=now,
+        timeout=at.site.config.hang_timeout_seconds,
+    )
+    at.reporter.set(stall=_view(at, life, found) if found is not None else None)
 
 
 def _step(at: Station) -> int | None:
@@ -43,39 +47,9 @@ def _step(at: Station) -> int | None:
     return file if file is not None else log_
 
 
-def _stall(
-    at: Station, life: Life, still: StillView | None, *, is_saving: bool, now: float
-) -> StallView | None:
-    started = at.supervisor.trainer.started_at if at.supervisor is not None else None
-    since = max(life.sign_at or 0.0, started or 0.0)
-    standing, timeout = (
-        _standing(at, still, is_saving=is_saving),
-        at.site.config.hang_timeout_seconds,
-    )
-    if still is not None and standing is not Standing.WORKING:
-        since = max(since, still.since)
-    if standing is Standing.STOPPED:
-        wait = 0.0
-    elif standing is Standing.STILL:
-        wait = max(TELL_STILL_SECONDS, TELL_TIMES * life.survived)
-    else:
-        wait = max(TELL_WORKING_SECONDS, TELL_TIMES * life.longest)
-    if timeout is not None:
-        wait = min(wait, timeout / 2)
-    if now < since + wait:
-        return None
-    stacks = _stacks(at, since, ask=standing is not Standing.WORKING or timeout is not None)
-    pace = life.pace
-    return StallView(
-        standing=standing,
-        since=since,
-        fell_at=still.since if still is not None else None,
-        pace=PaceView(usual=pace.usual, longest=pace.longest, survived=pace.survived),
-        stacks=stacks,
-    )
-
-
-def _standing(at: Station, still: StillView | None, *, is_saving: bool) -> Standing:
+def _standing(
+    at: Station, still: StillView | None, *, is_saving: bool, written_at: float
+) -> Standing:
     if still is None:
         return Standing.WORKING
     if still.kind == "stopped":
@@ -84,19 +58,29 @@ def _standing(at: Station, still: StillView | None, *, is_saving: bool) -> Stand
         return Standing.WORKING
     # Our own transfers would hide what the trainer does not move.
     network = still.network_at if not at.reporter.current.transfers else None
-    written_at = at.supervisor.written_at if at.supervisor is not None else 0.0
     if network is not None and written_at - network < NETWORK_SECONDS:
         return Standing.WORKING
     return Standing.STILL
 
 
-def _stacks(at: Station, since: float, *, ask: bool) -> list[str]:
+def _view(at: Station, life: Life, found: Silence) -> StallView:
+    pace = life.pace
+    return StallView(
+        standing=found.standing,
+        since=found.since,
+        fell_at=life.fell_at,
+        pace=PaceView(usual=pace.usual, longest=pace.longest, survived=pace.survived),
+        stacks=_stacks(at, found),
+    )
+
+
+def _stacks(at: Station, found: Silence) -> list[str]:
     """What the supervisor found for this stall; asked for once."""
-    name = f"{at.attempt}/{since:.3f}"
+    name = f"{at.attempt}/{found.since:.3f}"
     known = at.supervisor.stacks if at.supervisor is not None else None
     if known is not None and known.id == name:
         return known.lines
-    if ask and at.asked_for_stacks != name:
+    if at.asked_for_stacks != name:
         at.asked_for_stacks = name
         try:
             at.link.look(Look(id=name, signal=at.site.config.stack_signal))

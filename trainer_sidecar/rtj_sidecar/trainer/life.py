@@ -6,7 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rtj_api.rules.hang import KEPT, LEAST, Pace, p99
+from rtj_api.rules.hang import KEPT, LEAST, Pace, Standing, p99
+
+TELL_STILL_SECONDS, TELL_WORKING_SECONDS = 5.0, 60.0
+TELL_TIMES = 1.2  # of what ended by itself before: a trainer that often rests is not told of each
 
 # What a watchdog prints while it waits is no sign of its trainer's life, nor is a dump of stacks
 # for which we have asked.
@@ -81,3 +84,29 @@ class Life:
         if self.fell_at is None:
             return self
         return replace(self, fell_at=None, survived=max(self.survived, now - self.fell_at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """Long enough to be told: the operator waits for the rest of the limit."""
+
+    standing: Standing
+    since: float
+
+
+def silence(
+    life: Life, *, standing: Standing, now: float, timeout: float | None = None
+) -> Silence | None:
+    """None where a sign came lately. `timeout`: a person's own limit, of which half is waited."""
+    since = life.sign_at if life.sign_at is not None else now
+    if standing is not Standing.WORKING and life.fell_at is not None:
+        since = max(since, life.fell_at)
+    if standing is Standing.STOPPED:
+        wait = 0.0
+    elif standing is Standing.STILL:
+        wait = max(TELL_STILL_SECONDS, TELL_TIMES * life.survived)
+    else:
+        wait = max(TELL_WORKING_SECONDS, TELL_TIMES * life.longest)
+    if timeout is not None:
+        wait = min(wait, timeout / 2)
+    return Silence(standing=standing, since=since) if now >= since + wait else None
