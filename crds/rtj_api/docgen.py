@@ -182,6 +182,14 @@ def failures_page() -> str:
         "gets past the point, and free of suspicion when the older one fails alike: then the job "
         "is held, for no save is to blame. What fails at one step on two nodes and from two saves "
         "follows the step, and the message names the steps whose data to look at.\n",
+        "`spec.recovery.failureRules` says what your trainer's ends mean, before these tables:\n\n"
+        "```yaml\n"
+        "recovery:\n"
+        "  failureRules:\n"
+        "  - {name: LicenceBusy, exitCodes: [42], action: Ignore}\n"
+        "  - {name: BadBatch, logPattern: 'loss spike * at shard', action: RollBack}\n"
+        "  - {name: WrongConfig, logPattern: 'unknown option', action: FailJob}\n"
+        "```\n",
         "An eviction by the kubelet is free, unless it names the pod's own use of disk or memory; "
         "the same cause twice within an hour without a newly durable step uses the job's budget. "
         "Drains, preemptions and node shutdowns are always free. Every restart but the first since "

@@ -81,6 +81,10 @@ class Case:
     refuses: list[dict[str, Any]]
 
 
+def ruled(*rules: dict[str, Any]) -> dict[str, Any]:
+    return job(recovery={"failureRules": list(rules)})
+
+
 CASES = {
     "name-length": Case(
         "Choose a shorter name; set checkpoint.runID",
@@ -350,6 +354,34 @@ CASES = {
         refuses=[
             job(recovery={"backoff": {"initialSeconds": 10, "maxSeconds": 5}}),
             job(recovery={"backoff": {"initialSeconds": 301}}),
+        ],
+    ),
+    "failure-rule-asks": Case(
+        "a failure rule fits nothing: state exitCodes, logPattern or both",
+        takes=[
+            ruled({"name": "Quota", "exitCodes": [42], "action": "Ignore"}),
+            ruled({"name": "Quota", "logPattern": "quota *exceeded", "action": "Count"}),
+            ruled({"name": "Q", "exitCodes": [1], "logPattern": "abc", "action": "FailJob"}),
+            ruled(),
+        ],
+        refuses=[
+            ruled({"name": "Quota", "action": "Ignore"}),
+            ruled({"name": "Quota", "exitCodes": [], "action": "RollBack"}),
+        ],
+    ),
+    "failure-rule-names": Case(
+        "two failure rules have one name",
+        takes=[
+            ruled(
+                {"name": "A", "exitCodes": [3], "action": "AvoidNode"},
+                {"name": "B", "exitCodes": [3], "action": "Count"},
+            )
+        ],
+        refuses=[
+            ruled(
+                {"name": "A", "exitCodes": [3], "action": "AvoidNode"},
+                {"name": "A", "exitCodes": [4], "action": "Count"},
+            )
         ],
     ),
     "resume-args-shell": Case(

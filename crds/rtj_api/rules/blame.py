@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from rtj_api.reasons import Charge
 from rtj_api.rules.origins import BELIEVED, Origin, charge_of
+from rtj_api.rules.overrides import FailureAction
 from rtj_api.status_trouble import Incident
 
 MOST_RESTARTS = 3  # of one test
@@ -84,6 +85,24 @@ def diagnose(
     if origin == Origin.PASSING or not alike:
         return Diagnosis(charge=charge)
     return _tested(now, alike, origin=origin, can_roll_back=can_roll_back)
+
+
+def by_rule(now: Incident, action: FailureAction, *, can_roll_back: bool) -> Diagnosis:
+    """What a rule of the user's wants. Their word is believed as often as it is said."""
+    match action:
+        case FailureAction.COUNT:
+            return Diagnosis(charge=Charge.USER)
+        case FailureAction.IGNORE:
+            return Diagnosis(charge=Charge.INFRASTRUCTURE)
+        case FailureAction.AVOID_NODE:
+            why = f"The rank moves to another node than {now.node or 'this one'}"
+            return Diagnosis(charge=Charge.INFRASTRUCTURE, vary=Factor.NODE, why=why)
+        case FailureAction.FAIL_JOB:
+            return Diagnosis(charge=Charge.USER, end=End.FAIL, why="That rule ends the job")
+    if now.save is None or not can_roll_back:
+        return Diagnosis(charge=Charge.USER, why="No older save is left to begin from")
+    why = _suspicion(now, count=1)
+    return Diagnosis(charge=Charge.CHECKPOINT, vary=Factor.SAVE, suspect=now.save, why=why)
 
 
 def _evicted(now: Incident, alike: Sequence[Incident]) -> Diagnosis:

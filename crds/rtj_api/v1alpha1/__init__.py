@@ -16,6 +16,7 @@ from rtj_api.v1alpha1.checkpoint import (
     OnExistingRun,
     OnNoValid,
 )
+from rtj_api.v1alpha1.failure_rules import FailureRule
 from rtj_api.v1alpha1.job import Framework, JobSpec
 from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
 from rtj_api.v1alpha1.recovery import AvoidNodes, Backoff, Recovery, SuspendPolicy
@@ -30,6 +31,7 @@ __all__ = [
     "BestMode",
     "CaBundle",
     "Checkpoint",
+    "FailureRule",
     "Framework",
     "GlobText",
     "Hang",

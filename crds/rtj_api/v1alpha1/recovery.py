@@ -8,6 +8,7 @@ from pydantic import Field
 
 from rtj_api import validations as v
 from rtj_api.api_base import Api
+from rtj_api.v1alpha1.failure_rules import FailureRule
 from rtj_api.v1alpha1.watching import Hang, VerifyResume
 
 
@@ -65,6 +66,16 @@ class Recovery(Api):
     )
     hang: Hang = Field(default_factory=Hang)
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
+    failure_rules: tuple[FailureRule, ...] = Field(
+        (),
+        max_length=32,
+        description=(
+            "What your trainer's ends mean, asked in order and before the operator's own tables "
+            "(docs/failures.md); the first that fits decides. What Kubernetes itself says of a pod "
+            "or a node comes before them."
+        ),
+        json_schema_extra=v.rules(*v.FAILURE_RULES),
+    )
 
 
 class SuspendPolicy(Api):

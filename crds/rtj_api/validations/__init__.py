@@ -26,6 +26,7 @@ from rtj_api.validations.checkpoint import (
 from rtj_api.validations.every import ALL_RULES
 from rtj_api.validations.job import (
     BACKOFF,
+    FAILURE_RULES,
     JOB,
     MANAGED_BY,
     MAX_NAME_AND_RANK,
@@ -43,6 +44,7 @@ __all__ = [
     "CA_BUNDLE",
     "CHECKPOINT",
     "CHECKPOINT_PATH",
+    "FAILURE_RULES",
     "INCLUDE",
     "JOB",
     "LOCAL",

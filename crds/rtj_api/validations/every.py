@@ -19,7 +19,7 @@ from rtj_api.validations.checkpoint import (
     RUN_ID,
     TAKE_OVER,
 )
-from rtj_api.validations.job import BACKOFF, JOB, MANAGED_BY, OUTPUTS, REPLICAS, SPEC
+from rtj_api.validations.job import BACKOFF, FAILURE_RULES, JOB, MANAGED_BY, OUTPUTS, REPLICAS, SPEC
 from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
 from rtj_api.validations.store import CA_BUNDLE, STORE_ENDPOINT, STORE_URL, UPLOAD_RATE
 
@@ -45,6 +45,7 @@ ALL_RULES: Final = (
     *LOCAL_SIZE,
     *MAX_RESTORE,
     *BACKOFF,
+    *FAILURE_RULES,
     *SPEC,
     *MANAGED_BY,
     *POD_SPEC,

@@ -64,6 +64,20 @@ BACKOFF: Final = (
 )
 
 
+FAILURE_RULES: Final = (
+    Rule(
+        "failure-rule-asks",
+        "self.all(rule, has(rule.logPattern) || (has(rule.exitCodes) && size(rule.exitCodes) > 0))",
+        "a failure rule fits nothing: state exitCodes, logPattern or both",
+    ),
+    Rule(
+        "failure-rule-names",
+        "self.all(rule, self.exists_one(other, other.name == rule.name))",
+        "two failure rules have one name: give each its own, for it is shown as the signature",
+    ),
+)
+
+
 _FIRST_WORDS = "[0, 1, 2, 3, 4, 5]"
 
 

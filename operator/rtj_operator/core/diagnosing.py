@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rtj_api.rules.blame import EVICTED, Diagnosis, End, Factor, diagnose
+from rtj_api.rules.blame import EVICTED, Diagnosis, End, Factor, by_rule, diagnose
 from rtj_api.rules.origins import Origin
 from rtj_api.status import MAX_INCIDENTS, MAX_SUSPICIONS, Budgets, Incident, Status, Suspicion
 from rtj_api.wire import Candidate
@@ -78,14 +78,14 @@ def case_of(gang: Gang, fault: Fault) -> Case:
     if not gang.status.is_started and not is_eviction:
         return Case(fault=fault, diagnosis=Diagnosis(charge=fault.charge))
     incident = incident_of(gang, fault)
-    if not is_eviction and (fault.origin is None or gang.through_store):
+    is_told = is_eviction or fault.action is not None
+    if not is_told and (fault.origin is None or gang.through_store):
         # Without reports nobody knows how far it came, so nothing can be compared.
         return Case(fault=fault, incident=incident, diagnosis=Diagnosis(charge=fault.charge))
-    found = diagnose(
-        incident,
-        origin=fault.origin or Origin.PASSING,
-        before=gang.status.budgets.incidents,
-        can_roll_back=_has_older(gang),
+    found = (
+        by_rule(incident, fault.action, can_roll_back=_has_older(gang))
+        if fault.action is not None
+        else _diagnosed(gang, fault, incident)
     )
     judged = replace(
         fault,
@@ -95,6 +95,15 @@ def case_of(gang: Gang, fault: Fault) -> Case:
     )
     known = incident.model_copy(update={"charge": str(found.charge)})
     return Case(fault=judged, incident=known, diagnosis=found)
+
+
+def _diagnosed(gang: Gang, fault: Fault, incident: Incident) -> Diagnosis:
+    return diagnose(
+        incident,
+        origin=fault.origin or Origin.PASSING,
+        before=gang.status.budgets.incidents,
+        can_roll_back=_has_older(gang),
+    )
 
 
 def _has_older(gang: Gang) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.origins import Origin
+from rtj_api.rules.overrides import FailureAction
 
 from rtj_operator.core.gang import Member
 
@@ -66,6 +67,7 @@ class Fault:
     alike: str = ""
     origin: Origin | None = None
     against_node: float | None = None
+    action: FailureAction | None = None  # by a rule of the user's, before anything else
     evidence: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -83,6 +85,7 @@ def fault_at(
     alike: str | None = None,
     origin: Origin | None = None,
     against_node: float | None = None,
+    action: FailureAction | None = None,
     evidence: dict[str, Any] | None = None,
 ) -> Fault:
     return Fault(
@@ -100,5 +103,6 @@ def fault_at(
         alike=(alike if alike is not None else str(reason))[:MAX_ALIKE],
         origin=origin,
         against_node=against_node,
+        action=action,
         evidence=evidence or {},
     )

@@ -8,12 +8,12 @@ failed: no judge convicts on the absence of news alone. Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.rules import exits, signatures, xids
+from rtj_api.rules import exits
 from rtj_api.rules.blame import OUT_OF_MEMORY
 from rtj_api.rules.origins import Origin
 from rtj_api.wire import SidecarPhase
 
-from rtj_operator.core import oom, podends
+from rtj_operator.core import oom, podends, trainer_ends
 from rtj_operator.core.faults import (
     BY_NODE,
     BY_POD,
@@ -200,17 +200,20 @@ def judge_container(gang: Gang, member: Member) -> Fault | None:
     verdict = exits.judge(code, out_of_memory=killed)
     text = verdict.message if verdict is not None else "exit code 0 before its release"
     state = ", and is not running again" if is_lost else ""
+    reason = verdict.reason if verdict is not None else Reason.POD_FAILED
+    told = trainer_ends.told(gang, code, reason=reason)
     return fault_at(
         member,
-        reason=verdict.reason if verdict is not None else Reason.POD_FAILED,
+        reason=reason,
         at=end.finished_at,
         order=BY_TRAINER,
         is_pod_lost=is_lost,
-        message=f"the trainer's container ended: {text}{state}",
+        message=f"the trainer's container ended: {text}{state}{told.said}",
         exit_code=end.exit_code,
         signal=code.signal,
-        alike=OUT_OF_MEMORY if killed else exits.label(code),
-        origin=Origin.PROGRAM if killed else exits.origin_of(code),
+        alike=told.alike,
+        origin=told.origin,
+        action=told.action,
         evidence={
             "container": end.reason,
             "exitCode": end.exit_code,
@@ -246,23 +249,19 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
         reason, text = verdict.reason, verdict.message
         if reason == Reason.OUT_OF_MEMORY:
             text = f"{text}; {oom.victim(trainer)}"
-    last = trainer.error or next((line for line in reversed(trainer.tail) if line.strip()), None)
-    said = f"; last words: {last.strip()[:300]}" if last else ""
-    found = signatures.find([*trainer.tail, *([trainer.error] if trainer.error else [])])
-    if found is not None:
-        said = f"; {found.text}{said}"
-    alike, origin = _kind(end, reason, found=found, last=last)
+    told = trainer_ends.told(gang, end, reason=reason, trainer=trainer)
     return fault_at(
         member,
         reason=reason,
         at=at,
         order=BY_TRAINER,
         is_pod_lost=False,
-        message=f"the trainer ended: {text}{said}",
+        message=f"the trainer ended: {text}{told.said}",
         exit_code=end.code,
         signal=end.signal,
-        alike=alike,
-        origin=origin,
+        alike=told.alike,
+        origin=told.origin,
+        action=told.action,
         evidence={
             "exitCode": trainer.exit_code,
             "signal": trainer.signal,
@@ -272,24 +271,10 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             "containerRestarted": trainer.container_restarted,
             "askedToStop": trainer.asked_to_stop,
             "endedAt": trainer.ended_at,
-            "signature": found.name if found is not None else None,
-            "gpu": xids.gpu_of(found.line) if found is not None else None,
+            "signature": told.signature,
+            "gpu": told.gpu,
         },
     )
-
-
-def _kind(
-    end: exits.Exit, reason: Reason, *, found: signatures.Found | None, last: str | None
-) -> tuple[str, Origin]:
-    """What tells this end from others, and where it may come from."""
-    if reason == Reason.OUT_OF_MEMORY:
-        return OUT_OF_MEMORY, Origin.PROGRAM
-    if reason == Reason.TRAINER_UNHEALTHY:
-        return str(reason), Origin.PASSING
-    if found is not None:
-        return found.name, found.origin
-    said = f": {signatures.fingerprint(last)}" if last else ""
-    return f"{exits.label(end)}{said}", exits.origin_of(end)
 
 
 def judge_failed_report(gang: Gang, member: Member) -> Fault | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rtj_api import wire
 from rtj_api.reasons import Reason
+from rtj_api.rules.overrides import FailureRule
 from rtj_api.status import Status
 
 from rtj_operator.core.node_ledger import Advice
@@ -62,6 +63,7 @@ class JobSpec:
     on_hang: str = "Restart"  # recovery.hang.onHang
     hang_timeout_seconds: float | None = None  # recovery.hang.timeoutSeconds
     on_divergence: str = "RollBack"  # recovery.verifyResume.onDivergence
+    failure_rules: tuple[FailureRule, ...] = ()  # recovery.failureRules
     max_restarts: int = 10  # recovery.maxRestarts: without durable progress
     backoff_initial_seconds: float = 1.0
     backoff_max_seconds: float = 300.0

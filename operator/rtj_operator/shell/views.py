@@ -119,6 +119,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         on_hang=spec.recovery.hang.on_hang,
         hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
         on_divergence=spec.recovery.verify_resume.on_divergence,
+        failure_rules=tuple(rule.plain() for rule in spec.recovery.failure_rules),
         max_restarts=spec.recovery.max_restarts,
         backoff_initial_seconds=spec.recovery.backoff.initial_seconds,
         backoff_max_seconds=spec.recovery.backoff.max_seconds,

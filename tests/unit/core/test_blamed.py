@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kit.observations import with_exit, with_job, with_pod, with_report
 from kit.scenarios_of_trouble import TROUBLES
 from rtj_api import wire
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.overrides import FailureAction, FailureRule
 from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
 from rtj_api.status import CurrentAttempt, Incident, JobPhase, RestartKind
 from rtj_operator.core.observed import Observed
@@ -234,3 +236,38 @@ def test_a_suspicion_changes_the_order_and_nothing_else(
     else:
         assert isinstance(found, Chosen)
         assert found.resume.name == takes
+
+
+@pytest.mark.parametrize(
+    ("action", "charge", "kind"),
+    [
+        (FailureAction.COUNT, Charge.USER, RestartKind.IN_PLACE),
+        (FailureAction.IGNORE, Charge.INFRASTRUCTURE, RestartKind.IN_PLACE),
+        (FailureAction.AVOID_NODE, Charge.INFRASTRUCTURE, RestartKind.REPLACE),
+        # Nothing was saved yet.
+        (FailureAction.ROLL_BACK, Charge.USER, RestartKind.IN_PLACE),
+    ],
+)
+def test_a_users_rule_comes_before_the_tables(
+    action: FailureAction, charge: Charge, kind: RestartKind
+) -> None:
+    """Even of a sign that would move the rank, or end the job, as often as it comes."""
+    rule = FailureRule(name="Mine", action=action, log_pattern="no module *named")
+    seen = died(running(), words="ModuleNotFoundError: No module named 'x'")
+    assert seen.job is not None
+    assert seen.job.spec is not None
+    seen = with_job(seen, spec=replace(seen.job.spec, failure_rules=(rule,)))
+    first = incident_of(seen)
+    assert first.alike == "Mine"
+    current = current_of(after(seen, *[first] * 4))
+    assert (current.charge, current.kind) == (charge, kind)
+    assert current.culprit is not None
+    assert current.culprit.signature == "Mine"
+
+
+def test_a_rule_may_end_the_job_at_once() -> None:
+    rule = FailureRule(name="NoLicence", action=FailureAction.FAIL_JOB, exit_codes=(42,))
+    plan = cause_of(died(running(failure_rules=(rule,)), exit_code=42))
+    assert plan.status is not None
+    assert plan.status.phase == JobPhase.FAILED
+    assert "recovery.failureRules NoLicence: FailJob" in plan.notes[0].message
