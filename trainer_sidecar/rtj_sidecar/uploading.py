@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import dataclass, field
 
 from rtj_api.wire import TransferKind
 
@@ -24,8 +25,36 @@ from rtj_sidecar.traffic import Sent
 from rtj_sidecar.waits import happens
 
 LOOK_SECONDS = 1.0
+# What is left of an upload that a newer save does not put aside: a tenth of the newer one.
+NEARLY_DONE = 0.1
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 KEY = "upload"
+
+
+@dataclass(slots=True)
+class Current:
+    """The upload under way. `left`: bytes; any thread counts them down."""
+
+    name: str
+    cancel: threading.Event
+    left: int
+    is_whole: bool
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, sent: int) -> None:
+        with self._lock:
+            self.left -= sent
+
+
+def is_put_aside(current: Current, *, newer_bytes: int, newer_is_whole: bool) -> bool:
+    """Whether an upload under way waits until a newer save that has its name was sent.
+
+    Not where it is nearly done, nor for weights alone, which do not count for a newest save. It
+    goes on afterwards, and no third save gets a name meanwhile (`naming`), so that each upload is
+    put aside at most once and one of any two is durable after two upload times.
+    """
+    is_better = newer_is_whole or not current.is_whole
+    return is_better and current.left > NEARLY_DONE * newer_bytes
 
 
 class Uploading:
@@ -40,17 +69,38 @@ class Uploading:
         self._not_before = 0.0  # monotonic: the store has a moment's rest
         self._ships = Ships(version=0)
         self._news = asyncio.Event()
-        self._current: tuple[str, threading.Event] | None = None
+        self._current: Current | None = None
         self._is_closing = False
 
     def hear(self, ships: Ships) -> None:
         """The holder's list as it is now; what it has decided is not sent any further."""
         self._ships = ships
         self._news.set()
-        if self._current is not None:
-            name, cancel = self._current
-            if name in ships.dropped or name in ships.durable:
-                cancel.set()
+        current = self._current
+        if current is None or current.cancel.is_set():
+            return
+        if current.name in ships.dropped or current.name in ships.durable:
+            current.cancel.set()
+        elif (newer := self._waits_behind(current)) is not None:
+            log.info("upload of %s: put aside, %s goes first", current.name, newer)
+            current.cancel.set()
+
+    def _waits_behind(self, current: Current) -> str | None:
+        """The newer save for which that upload is put aside."""
+        for ship in reversed(self._ships.ships):
+            name = ship.record.name
+            if name == current.name:
+                return None
+            local = self.match(ship)
+            if local is None or name in self.answered or self._is_decided(name):
+                continue
+            is_whole = local.record.facts.full_state is not False
+            if is_put_aside(current, newer_bytes=local.bytes, newer_is_whole=is_whole):
+                return name
+        return None
+
+    def _is_decided(self, name: str) -> bool:
+        return name in self._ships.dropped or name in self._ships.durable
 
     @property
     def is_busy(self) -> bool:
@@ -61,7 +111,7 @@ class Uploading:
         """Nothing more is sent: the agent ends."""
         self._is_closing = True
         if self._current is not None:
-            self._current[1].set()
+            self._current.cancel.set()
 
     async def loop(self) -> None:
         """Beside the round: an upload may take minutes, in which this rank tells and hears on."""
@@ -78,8 +128,7 @@ class Uploading:
             return None
         for ship in reversed(self._ships.ships):
             name = ship.record.name
-            is_decided = name in self._ships.dropped or name in self._ships.durable
-            if name in self.answered or is_decided:
+            if name in self.answered or self._is_decided(name):
                 continue
             if self.match(ship) is not None or self._may_say_none(ship.record):
                 return ship
@@ -113,15 +162,19 @@ class Uploading:
             )
             for file in local.pin.files
         ]
-        cancel = threading.Event()
-        self._current = (record.name, cancel)
-        size = sum(file.size for file in files)
+        cancel, size = threading.Event(), sum(file.size for file in files)
+        is_whole = local.record.facts.full_state is not False
+        current = self._current = Current(record.name, cancel, size, is_whole)
         began, before = time.monotonic(), at.traffic.uploaded
         try:
             with at.transfers.under_way(TransferKind.UPLOAD, record.name, size) as count:
 
-                def sent(more: int) -> None:
+                def kept(more: int) -> None:
+                    current.count(more)
                     count(more)
+
+                def sent(more: int) -> None:
+                    kept(more)
                     at.moved(uploaded=more)
 
                 await self._send(
@@ -133,7 +186,7 @@ class Uploading:
                     save=local.record.facts,
                     after=newest_durable(self._ships),
                     progress=sent,
-                    kept=count,
+                    kept=kept,
                     cancel=cancel,
                 )
         finally:
