@@ -18,16 +18,13 @@ from rtj_api.status import (
     RestartKind,
     Status,
 )
-from rtj_api.v1alpha1 import AvoidNodes
 
-from rtj_operator.core import budget, diagnosing, ledger, node_marks, steering, writers
+from rtj_operator.core import budget, diagnosing, kept_off, ledger, node_marks, steering, writers
 from rtj_operator.core.conditions import with_condition
 from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.nodes import stays_on
-
-_MAX_LOST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +175,9 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         recorded_at=now,
         not_before=now + delay if delay > 0 else None,
         scheduled_at=now if not replaced else None,
-        avoid_nodes=_nodes_to_avoid(gang, cause, faults, is_any_new=bool(replaced)),
+        avoid_nodes=kept_off.avoided(
+            gang, faults, blamed=_blamed(cause), cause=cause.reason, is_any_new=bool(replaced)
+        ),
         through_store=stays_on(gang),
     )
     return ended.model_copy(
@@ -205,34 +204,10 @@ def _varied(gang: Gang, cause: Cause) -> str | None:
     return current.varied
 
 
-def _nodes_to_avoid(
-    gang: Gang, cause: Cause, faults: tuple[Fault, ...], *, is_any_new: bool
-) -> list[str]:
-    """Nodes found lost or blamed now, those of the tries before that never started, and those of
-    the node ledger where the spec requires it.
-
-    The scheduler believes in a silent node for up to a minute more, and the forced deletion has
-    just made room on it. When no other node has room, the fault is Unschedulable and the next
-    try keeps off nothing.
-    """
-    current = gang.status.current
-    nodes = {
-        f.node
-        for f in faults
-        if f.node is not None and f.reason in (Reason.NODE_LOST, Reason.NODE_NOT_READY)
-    }
-    fault = cause.fault
+def _blamed(cause: Cause) -> str | None:
+    """The node that the restart moves the rank away from."""
     is_blamed = cause.case is not None and cause.case.diagnosis.vary == Factor.NODE
-    if is_blamed and fault is not None and fault.node is not None:
-        nodes.add(fault.node)
-    if current is not None and not gang.status.is_started and cause.reason != Reason.UNSCHEDULABLE:
-        nodes.update(current.avoid_nodes)
-    kept = sorted(nodes)[:_MAX_LOST]
-    if gang.spec.avoid_nodes != AvoidNodes.REQUIRED or cause.reason == Reason.UNSCHEDULABLE:
-        return kept
-    if not is_any_new:
-        return kept
-    return [*kept, *(a.node for a in gang.observed.node_advice if a.node not in kept)]
+    return cause.fault.node if is_blamed and cause.fault is not None else None
 
 
 def _charge(gang: Gang, cause: Cause) -> str:

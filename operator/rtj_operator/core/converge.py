@@ -6,13 +6,11 @@ Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Reason
-from rtj_api.v1alpha1 import AvoidNodes
 from rtj_api.wire import Phase
 
-from rtj_operator.core import draining, holds, writers
+from rtj_operator.core import draining, holds, kept_off, writers
 from rtj_operator.core.directives import desired_directive, phase_for
 from rtj_operator.core.gang import Gang
-from rtj_operator.core.node_ledger import Advice
 from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
 from rtj_operator.core.plan import Action, CreatePod, DeletePod, PatchDirective
@@ -59,15 +57,6 @@ def surplus_removals(gang: Gang) -> list[Action]:
     return [action for action in found if action is not None]
 
 
-def shunned(gang: Gang) -> tuple[Advice, ...]:
-    """Nodes that new pods would rather not be placed on, by the node ledger."""
-    if gang.spec.avoid_nodes != AvoidNodes.PREFERRED:
-        return ()
-    current = gang.status.current
-    avoided = current.avoid_nodes if current is not None else []
-    return tuple(a for a in gang.observed.node_advice if a.node not in avoided)
-
-
 def missing_creations(gang: Gang) -> list[Action]:
     """Pods of this attempt that are not made yet. Never after the start: then it is a loss."""
     current = gang.status.current
@@ -90,7 +79,7 @@ def missing_creations(gang: Gang) -> list[Action]:
                 made_in=member.made_in,
                 name=member.name,
                 avoid_nodes=tuple(current.avoid_nodes),
-                shun_nodes=tuple(a.node for a in shunned(gang)),
+                shun_nodes=tuple(a.node for a in kept_off.shunned(gang)),
             )
         )
     return actions

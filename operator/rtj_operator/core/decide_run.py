@@ -12,6 +12,7 @@ from rtj_operator.core import (
     draining,
     failures,
     holds,
+    kept_off,
     remedies,
     resumption,
     starts,
@@ -236,26 +237,9 @@ def converge(gang: Gang) -> Plan | None:
         rule="converge",
         why=f"attempt {gang.attempt}: " + ", ".join(f"{n} {k}" for k, n in sorted(kinds.items())),
         actions=tuple(actions),
-        notes=_avoidance(gang) if "CreatePod" in kinds else (),
+        notes=kept_off.told(gang) if "CreatePod" in kinds else (),
         evidence={"actions": kinds},
     )
-
-
-def _avoidance(gang: Gang) -> tuple[Note, ...]:
-    """An event with the nodes that new pods keep off by the node ledger, and why."""
-    current = gang.status.current
-    required = current.avoid_nodes if current is not None else []
-    avoided = [
-        a
-        for a in gang.observed.node_advice
-        if a.node in required or a in core_converge.shunned(gang)
-    ]
-    if not avoided:
-        return ()
-    told = "; ".join(f"{a.node} ({a.why})" for a in avoided[:8])
-    more = f" and {len(avoided) - 8} others" if len(avoided) > 8 else ""
-    text = f"new pods keep off nodes {told}{more}"
-    return (Note(type="Normal", reason=Reason.NODES_AVOIDED, message=text),)
 
 
 def refresh(gang: Gang) -> Plan | None:

@@ -1,4 +1,4 @@
-"""The node ledger in its ConfigMap: kept, merged, guarded, forgiven; and what nodes say."""
+"""The node ledger in its ConfigMap: kept, merged, guarded, forgiven; and what it is fed by."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rtj_operator.core.decide import decide as rules
 from rtj_operator.core.node_ledger import HEAVY, PLAIN, Mark, NodeFacts
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.api import ApiError
-from rtj_operator.shell.node_facts import node_facts
 from rtj_operator.shell.node_ledger import KeptLedger
 
 NOW = 1_800_000_000.0
@@ -233,73 +232,13 @@ async def test_nothing_is_counted_of_a_job_that_another_controller_runs(
     assert app.node_ledger.advice() == ()
 
 
-# --- what a Node says of itself ------------------------------------------------------------------
-
-
-def a_node(**fields: Any) -> dict[str, Any]:
-    meta = {"name": "n1", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return {"metadata": meta, "spec": {}, "status": {}} | fields
-
-
-def condition(kind: str, status: str) -> dict[str, Any]:
-    return {"status": {"conditions": [{"type": kind, "status": status, "reason": "Because"}]}}
-
-
-@pytest.mark.parametrize(
-    ("kind", "status", "is_bad"),
-    [
-        ("KernelDeadlock", "True", True),
-        ("KernelDeadlock", "False", False),
-        ("KernelDeadlock", "Unknown", False),
-        ("AcceleratedHardwareReady", "False", True),
-        ("AcceleratedHardwareReady", "True", False),
-        ("Ready", "False", False),
-        ("MemoryPressure", "True", False),
-        ("SomethingOfTheirOwn", "True", False),
-    ],
-)
-def test_only_conditions_with_a_known_meaning_count(kind: str, status: str, is_bad: bool) -> None:
-    found = node_facts(a_node(**condition(kind, status)))
-    assert bool(found.troubles) is is_bad
-    if is_bad:
-        assert found.troubles == (f"condition {kind}={status} (Because)",)
-
-
-@pytest.mark.parametrize(
-    ("capacity", "allocatable", "troubles"),
-    [
-        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, ("1 of 8 nvidia.com/gpu is gone",)),
-        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "6"}, ("2 of 8 nvidia.com/gpu are gone",)),
-        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "8"}, ()),
-        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "0"}, ()),
-        ({"nvidia.com/gpu": "8"}, {}, ()),
-        ({"cpu": "8", "memory": "8Gi"}, {"cpu": "7", "memory": "7Gi"}, ()),
-        ({"x.io/a": "1k"}, {"x.io/a": "900"}, ()),
-    ],
-)
-def test_devices_that_are_gone(
-    capacity: dict[str, str], allocatable: dict[str, str], troubles: tuple[str, ...]
-) -> None:
-    status = {"capacity": capacity, "allocatable": allocatable}
-    assert node_facts(a_node(status=status)).troubles == troubles
-
-
-def test_a_node_that_will_go() -> None:
-    taints = [{"key": "nvidia.com/gpu"}, {"key": "node.kubernetes.io/unschedulable"}]
-    assert node_facts(a_node(spec={"taints": taints})).leaving == (
-        "taint node.kubernetes.io/unschedulable"
-    )
-    assert node_facts(a_node(spec={"taints": taints[:1]})).leaving is None
-
-
-def test_a_bare_node_says_nothing() -> None:
-    assert node_facts({"metadata": {"name": "n"}}) == NodeFacts(name="n")
+# --- from a Node's own words ---
 
 
 async def test_the_watch_tells_of_all_nodes(cluster, raw_job, make_app) -> None:
     app = make_app(rules)
     gone = {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "7"}}
-    app.node_changed("n1", a_node(status=gone))
+    app.node_changed("n1", {"metadata": {"name": "n1"}, "status": gone})
     assert [a.node for a in app.node_ledger.advice()] == ["n1"]
     app.node_changed("n1", None)
     await until(lambda: app.node_ledger.advice() == ())
