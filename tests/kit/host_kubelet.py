@@ -197,19 +197,17 @@ class HostKubelet:
             self.errors[pod.uid] = repr(error)
 
     async def _live(self, pod: HostPod) -> None:
-        async with self._slots:
-            await pod.start_sidecar()
-            await self._tell(pod)
-            while not pod.is_installed:
-                await asyncio.sleep(0.02)
-            await pod.start_trainer()
-            await self._tell(pod)
-        keeper = asyncio.create_task(self._keep(pod, pod.sidecar, pod.start_sidecar))
-        try:
+        async with asyncio.TaskGroup() as group:
+            async with self._slots:
+                await pod.start_sidecar()
+                keeper = group.create_task(self._keep(pod, pod.sidecar, pod.start_sidecar))
+                await self._tell(pod)
+                while not pod.is_installed:
+                    await asyncio.sleep(0.02)
+                await pod.start_trainer()
+                await self._tell(pod)
             await self._keep(pod, pod.trainer, pod.start_trainer, until_clean=True)
-        finally:
             keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
         await self._stop(pod.sidecar)
         await self._tell(pod, phase="Succeeded")
 
@@ -272,13 +270,17 @@ class HostKubelet:
         return bool(there["metadata"]["uid"] == pod.uid)
 
     async def _stop(self, container: Container) -> None:
-        if container.running:
-            container.process.terminate()  # type: ignore[union-attr]
-            try:
-                await asyncio.wait_for(container.process.wait(), STOP_SECONDS)  # type: ignore[union-attr]
-            except TimeoutError:
-                container.process.kill()  # type: ignore[union-attr]
-                await container.process.wait()  # type: ignore[union-attr]
+        if not container.running:
+            return
+        process = container.process
+        assert process is not None
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):  # it ended at this very moment
+                process.kill()
+            await process.wait()
 
     async def _tell(self, pod: HostPod, *, phase: str | None = None) -> None:
         meta = pod.raw["metadata"]
