@@ -17,6 +17,7 @@ from kit import host
 from kit.kube import Kube, KubectlError, wait_for
 
 KIND = f"{contract.PLURAL}.{contract.GROUP}"
+LOOK = 0.5  # seconds between two looks: each is a kubectl, a twentieth of a second of a core
 KILL_TRAINER = """
 import json, os, signal, sys
 state = json.load(open("/rtj/run/supervisor.json"))
@@ -97,7 +98,7 @@ class Job:
             return status if look(status) else None
 
         try:
-            return wait_for(once, within=within, what=f"{self.name}: {what}")
+            return wait_for(once, within=within, every=LOOK, what=f"{self.name}: {what}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from None
 
@@ -114,7 +115,7 @@ class Job:
             return found is not None and found >= step
 
         try:
-            wait_for(look, within=within, what=f"{self.name} at step {step}")
+            wait_for(look, within=within, every=LOOK, what=f"{self.name} at step {step}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from None
 
@@ -133,12 +134,14 @@ class Job:
             return all(r["attempt"] >= attempt and r["phase"] == "Training" for r in reports)
 
         try:
-            wait_for(look, within=within, what=f"{self.name} training in attempt {attempt}")
+            what = f"{self.name} training in attempt {attempt}"
+            wait_for(look, within=within, every=LOOK, what=what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from None
 
     def kill_trainer(self, rank: int, *, signal: str = "SIGKILL") -> None:
-        self.kube.exec(self.pod_name(rank), "python3", "-c", KILL_TRAINER, signal)
+        # A trainer's container asks for no CPU: beside busy ones, Python takes long to start there.
+        self.kube.exec(self.pod_name(rank), "python3", "-c", KILL_TRAINER, signal, timeout=180)
 
     def kill_sidecar(self, rank: int) -> None:
         """kill -9 of the sidecar, from the machine that the nodes share."""
