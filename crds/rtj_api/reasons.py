@@ -139,6 +139,7 @@ class Reason(StrEnum):
     ARCHIVE_UNSUPPORTED = "ArchiveUnsupported"
     MARKED_BY_PERSON = "MarkedByPerson"
     SAVES_TOO_RARE = "SavesTooRare"
+    SAVES_TOO_OFTEN = "SavesTooOften"
     STORE_TOO_SLOW = "StoreTooSlow"
     UPLOAD_LAGGING = "UploadLagging"
     DISK_FULL = "DiskFull"

@@ -83,9 +83,33 @@ class IntervalAdvice(StatusModel):
     durable_saved_at: Time | None = Field(
         None, description="When the newest durable save was finished: what is older is safe."
     )
-    actual_seconds: float | None = Field(None, description="Between saves, as observed.")
-    recommended_seconds: float
+    actual_seconds: float | None = Field(
+        None, description="Between saves, by when their files were written."
+    )
+    recommended_seconds: float = Field(
+        description="At which saving and lost work cost the least together."
+    )
     rule: str = Field(
-        description="Daly, or MttiFraction (a tenth of the MTTI) where no stall is known.",
+        description="How publishedSeconds is found: Exact (the optimum of the measured stall), "
+        "MttiFraction (a share of the MTTI: asked for, or a tenth where no stall is known) or "
+        "Fixed.",
         max_length=16,
+    )
+    published_seconds: float | None = Field(
+        None,
+        description="What rank 0's trainer is told. It follows what is found only once that "
+        "differs by more than a fifth.",
+    )
+    durable_seconds: float | None = Field(
+        None,
+        description="How far apart durable saves should be: for the faults that lose the copies "
+        "in the pods, and no less than a save takes to become durable.",
+    )
+    local_loss_share: float | None = Field(
+        None, description="Estimated share of the faults that lose the copies in the pods."
+    )
+    writing_seconds: float | None = Field(None, description="Of the newest save, slowest rank.")
+    save_bytes: int | None = Field(None, description="Of the newest save, all ranks together.")
+    upload_bytes_per_second: float | None = Field(
+        None, description="Of the newest save that was sent, all ranks together."
     )

@@ -255,6 +255,20 @@ CASES = {
             checkpoint(resumeFrom="file:///var/run/secrets/x"),
         ],
     ),
+    "interval-one": Case(
+        "mttiFraction and maxSeconds would do nothing",
+        takes=[
+            checkpoint(interval={}),
+            checkpoint(interval={"seconds": 900}),
+            checkpoint(interval={"mttiFraction": 0.1}),
+            checkpoint(interval={"mttiFraction": 0.1, "maxSeconds": 1800}),
+            checkpoint(interval={"maxSeconds": 1800}),
+        ],
+        refuses=[
+            checkpoint(interval={"seconds": 900, "mttiFraction": 0.1}),
+            checkpoint(interval={"seconds": 900, "maxSeconds": 1800}),
+        ],
+    ),
     "retention-keep-last": Case(
         "set keepLast, without which every save is kept",
         takes=[

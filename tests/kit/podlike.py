@@ -159,6 +159,7 @@ class PodLike:
         probe: Probe | None = None,
         forget_probes: bool = False,
         suspects: Sequence[Suspect] = (),
+        interval: float | None = None,
     ) -> None:
         directive = Directive(
             wanted=wanted,
@@ -180,6 +181,7 @@ class PodLike:
             replaced=replaced or [],
             probe=probe,
             forget_probes=forget_probes,
+            interval_seconds=interval,
         )
         place = self.root / "podinfo"
         (place / "directive.tmp").write_text(directive.dump_json())

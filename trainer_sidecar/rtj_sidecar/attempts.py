@@ -24,7 +24,7 @@ from rtj_sidecar.checkpoints.restore import RestoreError
 from rtj_sidecar.ending import Ending
 from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.holding import Holding
-from rtj_sidecar.launching import FILE_STOP_WISH, go_message
+from rtj_sidecar.launching import FILE_STOP_WISH, go_message, tell_interval
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.prefetching import Prefetching
@@ -151,6 +151,7 @@ class Attempts:
             at.begin_progress()
             at.journal.note(world_of_go=directive.world_size)
             begin_trail(at)
+            tell_interval(at, directive.interval_seconds)
             at.link.go(go_message(at, directive, resume))
             take_place(at, directive)
         state = at.supervisor

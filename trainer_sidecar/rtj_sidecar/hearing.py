@@ -17,6 +17,7 @@ from rtj_api.wire import Directive, Phase, SidecarPhase, SupervisorState, Traine
 
 from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.directives import DirectiveFile, accept, signed
+from rtj_sidecar.launching import interval_file, tell_interval
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.station import Station, log
@@ -45,6 +46,7 @@ class Hearing:
         self._handling: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._seen_end: tuple[str, int] | None = None
+        self._interval_sent_at = 0.0
         self.ticked = time.monotonic()  # when the loop was last seen to run
         self.file = DirectiveFile(station.site.directive)
 
@@ -136,6 +138,8 @@ class Hearing:
             pod_uid=self._at.site.pod_uid,
             highest=at.directive,
         )
+        if refused is None or refused.is_old:
+            self._hear_interval(directive)
         if refused is not None:
             level = logging.DEBUG if refused.is_old else logging.INFO
             log.log(level, "directive not accepted: %s", refused.why)
@@ -169,6 +173,22 @@ class Hearing:
             if task is not None:
                 task.cancel()
         self._wanted.set()
+
+    def _hear_interval(self, directive: Directive) -> None:
+        """It changes while a trainer runs, in a directive that is otherwise the one of its go."""
+        at, seconds, sent_at = self._at, directive.interval_seconds, directive.sent_at or 0.0
+        is_of_go = directive.phase is Phase.GO and directive.attempt == at.link.told_to_go()
+        if seconds is None or not is_of_go or sent_at < self._interval_sent_at:
+            return
+        self._interval_sent_at = sent_at
+        try:
+            tell_interval(at, seconds)
+        except OSError as error:
+            text = f"{interval_file(at)} is not written: {error}"
+            at.reporter.degrade("interval", Reason.DISK_FULL, text)
+            at.loop.call_later(1.0, self._hear_interval, directive)
+            return
+        at.reporter.heal("interval")
 
     async def carry_out_loop(self) -> None:
         """Carry out the highest directive; a higher one ends what is done for a lower."""

@@ -6,12 +6,14 @@ Must never name a save that this attempt has not restored.
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from rtj_api import contract
 from rtj_api.rules.rendezvous import environment
 from rtj_api.wire import Directive, Go, Resume
 
 from rtj_sidecar.station import Station
+from rtj_sidecar.trainer.supervisor_link import write_whole
 
 FILE_STOP_WISH = "trainer.stop"  # a trainer that looks for it may save and end
 
@@ -30,6 +32,9 @@ def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
         contract.ENV_PROGRESS_FILE: str(at.link.run / contract.FILE_PROGRESS),
         contract.ENV_STOP_FILE: str(at.link.run / FILE_STOP_WISH),
     }
+    if directive.interval_seconds is not None:
+        told[contract.ENV_CHECKPOINT_INTERVAL] = f"{directive.interval_seconds:g}"
+        told[contract.ENV_CHECKPOINT_INTERVAL_FILE] = str(interval_file(at))
     arguments = [_expand(word, told) for word in config.resume_args] if resuming else []
     told[contract.ENV_RESUME_ARGS] = shlex.join(arguments)
     rendezvous = environment(
@@ -47,6 +52,16 @@ def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
         env={**rendezvous, **told},
         extra_args=arguments,
     )
+
+
+def interval_file(at: Station) -> Path:
+    return at.link.run / contract.FILE_CHECKPOINT_INTERVAL
+
+
+def tell_interval(at: Station, seconds: float | None) -> None:
+    """Seconds between saves, for a trainer that looks at the file. Raises OSError."""
+    if seconds is not None:
+        write_whole(interval_file(at), f"{seconds:g}\n")
 
 
 def _expand(word: str, told: dict[str, str]) -> str:

@@ -139,11 +139,21 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     Reason.SAVES_TOO_RARE: ReasonText(
         "For how often this job is interrupted, its saves are far apart: more than a twentieth of "
         "its time goes to work that better spaced saves would have kept.",
-        "Let the trainer save every `status.interval.recommendedSeconds`.",
+        "Let the trainer save every `status.interval.recommendedSeconds`, which it finds in "
+        "`RTJ_CHECKPOINT_INTERVAL_SECONDS`.",
+    ),
+    Reason.SAVES_TOO_OFTEN: ReasonText(
+        "Saves stop the steps so often that more than a twentieth of the job's time goes to them, "
+        "beyond what rarer saves would cost.",
+        "Let the trainer save every `status.interval.recommendedSeconds`, or save without "
+        "stopping (asynchronously).",
     ),
     Reason.STORE_TOO_SLOW: ReasonText(
-        "A save takes longer to become durable than saves should be apart.",
-        "See `status.interval`. Give the upload more bandwidth, or save less.",
+        "A save takes longer to become durable than durable saves should be apart, so a lost pod "
+        "costs more than it need. The message names the bytes, the time they take and the "
+        "bandwidth that is needed.",
+        "Give the upload that bandwidth (a nearer store, a higher "
+        "`checkpoint.store.maxUploadBytesPerSecond`, more CPU for the sidecar), or save less.",
     ),
     Reason.UPLOAD_LAGGING: ReasonText(
         "Saves are finished faster than they can be shipped.",

@@ -17,6 +17,7 @@ from rtj_api.v1alpha1.checkpoint import (
     OnNoValid,
 )
 from rtj_api.v1alpha1.failure_rules import FailureRule
+from rtj_api.v1alpha1.interval import Interval
 from rtj_api.v1alpha1.job import Framework, JobSpec
 from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
 from rtj_api.v1alpha1.recovery import AvoidNodes, Backoff, Recovery, SuspendPolicy
@@ -36,6 +37,7 @@ __all__ = [
     "GlobText",
     "Hang",
     "ImagePullPolicy",
+    "Interval",
     "JobSpec",
     "KeepBest",
     "LayoutName",

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from rtj_api import validations as v
 from rtj_api.api_base import Api, ShortText
 from rtj_api.v1alpha1.base import GlobText, PathText, Quantity
+from rtj_api.v1alpha1.interval import Interval
 from rtj_api.v1alpha1.store import Retention, Store
 from rtj_api.validation_fields import Validation
 
@@ -206,5 +207,6 @@ class Checkpoint(Api):
             "things stand (archived, another number of processes, a required key)."
         ),
     )
+    interval: Interval = Field(default_factory=Interval, json_schema_extra=v.rules(*v.INTERVAL))
     retention: Retention = Field(default_factory=Retention, json_schema_extra=v.rules(*v.RETENTION))
     local: Local = Field(default_factory=Local, json_schema_extra=v.rules(*v.LOCAL))

@@ -217,6 +217,16 @@ CHECKPOINT: Final = (
 )
 
 
+INTERVAL: Final = (
+    Rule(
+        "interval-one",
+        "!(has(self.seconds) && (has(self.mttiFraction) || has(self.maxSeconds)))",
+        "interval.seconds is the interval itself, so mttiFraction and maxSeconds would do nothing: "
+        "remove them, or remove seconds",
+    ),
+)
+
+
 RETENTION: Final = (
     Rule(
         "retention-keep-last",

@@ -109,6 +109,9 @@ class Directive(Wire):
     probe: Probe | None = None  # RESTORE, GO, rank 0: has to pass on `resume` before any trainer
     forget_probes: bool = False  # PREPARE: a person changed something, so every save may try again
     suspects: list[Suspect] = Field(default_factory=list)  # GO, rank 0: marks them in the store
+    # Seconds between saves, for the trainer. Alone it makes no new directive: the same one with
+    # another figure is taken up at any time after the go.
+    interval_seconds: float | None = None
     # Put on by whoever writes the annotation; no part of what is asked for.
     push_key: str | None = None  # base64, Ed25519: what it signs is as good as this annotation
     sent_at: float | None = None

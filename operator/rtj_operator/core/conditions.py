@@ -37,7 +37,12 @@ _UNHEARD = (
     "here before it ends. See the trainers' logs, and fences/ and ready/ of the run in the store"
 )
 # Told after whatever else is wrong, which may be why: a full disk, then the saves that it costs.
-_CONSEQUENCES = {Reason.SAVES_VANISH, Reason.SAVES_TOO_RARE, Reason.STORE_TOO_SLOW}
+_CONSEQUENCES = {
+    Reason.SAVES_VANISH,
+    Reason.SAVES_TOO_RARE,
+    Reason.SAVES_TOO_OFTEN,
+    Reason.STORE_TOO_SLOW,
+}
 
 
 def with_condition(
@@ -196,7 +201,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
             )
     found += hangs.troubles(gang)
     found += resumption.troubles(gang.status.checkpoint)
-    found += governor.troubles(gang.status)
+    found += governor.troubles(gang.status, wish=gang.spec.interval)
     return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)
 
 

@@ -185,6 +185,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         through_store=through_store,
         probe=probing.probe_for(gang, member, phase),
         suspects=_suspects(gang, member, phase),
+        interval_seconds=_interval(gang, member, phase),
         forget_probes=stops_older
         and member.rank == 0
         and current is not None
@@ -206,6 +207,19 @@ def _suspects(gang: Gang, member: Member, phase: Phase) -> list[wire.Suspect]:
         )
         for s in resume.suspects
     ]
+
+
+def _interval(gang: Gang, member: Member, phase: Phase) -> float | None:
+    """What rank 0's trainer is told, which decides for all when to save. The others keep what they
+    were told at the go: a thousand annotations are not worth a figure that nobody reads."""
+    advice = gang.status.interval
+    if phase != Phase.GO or advice is None:
+        return None
+    said = member.pod.directive if member.pod is not None else None
+    is_told = said is not None and (said.attempt, said.phase) == (gang.attempt, phase)
+    if member.rank != 0 and said is not None and is_told:
+        return said.interval_seconds
+    return advice.published_seconds
 
 
 def _wanted(gang: Gang) -> wire.Wanted | None:

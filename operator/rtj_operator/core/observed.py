@@ -15,6 +15,7 @@ from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.rules.overrides import FailureRule
 from rtj_api.status import Status
+from rtj_api.v1alpha1 import Interval
 
 from rtj_operator.core.node_ledger import Advice
 
@@ -75,6 +76,7 @@ class JobSpec:
     active_deadline_seconds: float | None = None
     start_deadline_seconds: float | None = None
     ttl_seconds_after_finished: float | None = None
+    interval: Interval = field(default_factory=Interval)  # checkpoint.interval
     warnings: tuple[SpecProblem, ...] = ()  # it can run, but something in it works against it
 
 

@@ -37,7 +37,7 @@ from rtj_operator.core.staging import staging_directory
 from rtj_operator.core.template import Manifest, Refusal, SpecRefused
 
 # Of spec.checkpoint: read by the operator at a choice, and told to pods by directives.
-NOT_OF_A_POD = ("onNoValid", "onExistingRun", "resumeFrom", "takeOver")
+NOT_OF_A_POD = ("onNoValid", "onExistingRun", "resumeFrom", "takeOver", "interval")
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 

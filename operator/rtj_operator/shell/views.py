@@ -120,6 +120,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
         on_divergence=spec.recovery.verify_resume.on_divergence,
         failure_rules=tuple(rule.plain() for rule in spec.recovery.failure_rules),
+        interval=spec.checkpoint.interval,
         max_restarts=spec.recovery.max_restarts,
         backoff_initial_seconds=spec.recovery.backoff.initial_seconds,
         backoff_max_seconds=spec.recovery.backoff.max_seconds,

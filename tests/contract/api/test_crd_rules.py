@@ -58,6 +58,7 @@ ALLOWED_CHANGES = {
     "success": {"success": {"ranks": "Zero", "targetStep": 1000}},
     "deadlines": {"activeDeadlineSeconds": 60, "startDeadlineSeconds": 60},
     "time to live": {"ttlSecondsAfterFinished": 0},
+    "interval": {"checkpoint": {"interval": {"seconds": 60}}},
     "beginning": {"checkpoint": {"resumeFrom": "f3-n2-s400"}},
     "take-over": {"checkpoint": {"takeOver": "8a1b-22"}},
     "existing run": {"checkpoint": {"onExistingRun": "Fresh"}},

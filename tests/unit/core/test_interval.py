@@ -2,30 +2,72 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from rtj_api.rules import interval
 
 VECTORS = [
-    # stall, mtti, Young, Daly
-    (5, 1440, 120.000, 116.69),
-    (5, 360, 60.000, 56.713),
-    (5, 15, 12.247, 9.141),
-    (5, 150, 38.730, 35.468),
-    (2, 150, 24.495, 23.180),
-    (0.75, 150, 15.000, 14.504),
-    (0.5, 150, 12.247, 11.916),
-    (1 / 300, 150, 1.000, 0.998),
+    # stall, mtti, Young, Daly, exact
+    (5, 1440, 120.000, 116.69, 116.69),
+    (5, 360, 60.000, 56.713, 56.714),
+    (5, 15, 12.247, 9.141, 9.167),
+    (5, 150, 38.730, 35.468, 35.471),
+    (2, 150, 24.495, 23.180, 23.180),
+    (0.75, 150, 15.000, 14.504, 14.504),
+    (0.5, 150, 12.247, 11.916, 11.916),
+    (1 / 300, 150, 1.000, 0.998, 0.998),
 ]
 
 
-@pytest.mark.parametrize(("stall", "mtti", "young", "daly"), VECTORS)
-def test_vectors(stall: float, mtti: float, young: float, daly: float) -> None:
+@pytest.mark.parametrize(("stall", "mtti", "young", "daly", "exact"), VECTORS)
+def test_vectors(stall: float, mtti: float, young: float, daly: float, exact: float) -> None:
+    assert interval.exact(stall=stall, mtti=mtti) == pytest.approx(exact, abs=6e-4)
     assert interval.young(stall=stall, mtti=mtti) == pytest.approx(young, abs=6e-4)
     assert interval.daly(stall=stall, mtti=mtti) == pytest.approx(daly, abs=6e-3)
 
 
 def test_a_stall_beyond_twice_the_mtti_gives_the_mtti() -> None:
     assert interval.daly(stall=40, mtti=15) == 15
+
+
+@pytest.mark.parametrize("mtti", [1e-3, 1.0, 150.0, 1e7])
+@pytest.mark.parametrize("cost", [1e-15, 1e-11, 1e-6, 0.01, 0.3, 1.0, 2.0, 40.0, 1e6])
+def test_the_exact_one_costs_no_more_than_its_neighbours(cost: float, mtti: float) -> None:
+    """Against what it is the optimum of: wall time by work, (e^((τ+C)/M) − 1)/τ (C5)."""
+    best = interval.exact(stall=cost * mtti, mtti=mtti) / mtti
+    assert 0 < best <= 1
+
+    def costs(share: float) -> float:
+        segment = share + cost
+        return segment + math.log(-math.expm1(-segment)) - math.log(share)
+
+    for other in (0.9 * best, 1.1 * best):
+        assert costs(best) <= costs(other)
+
+
+def test_a_save_that_costs_nothing_has_no_interval() -> None:
+    assert interval.exact(stall=0, mtti=150) == 0
+
+
+def test_two_tiers() -> None:
+    """C9 has Young's form: 1.000 and 24.495; the exact one is a little less, as in C3."""
+    found = interval.tiers(local_stall=1 / 300, durable_stall=0.5, mtti=150, local_loss_share=0.25)
+    assert found.local == pytest.approx(0.998, abs=1e-3)
+    assert interval.young(stall=0.5, mtti=150 / 0.25) == pytest.approx(24.495, abs=1e-3)
+    assert found.durable == pytest.approx(24.163, abs=1e-3)
+
+
+def test_the_share_of_faults_that_lose_local_copies() -> None:
+    assert interval.share_seen(losses=0, faults=0) == 0.25
+    assert interval.share_seen(losses=2, faults=4) == pytest.approx(0.45)
+
+
+def test_the_size_of_a_full_state_and_the_bandwidth_it_needs() -> None:
+    assert interval.full_state_bytes(405e9) == pytest.approx(4.86e12)
+    for size, needed in ((350e9, 1.17e9), (500e9, 1.67e9)):
+        found = interval.needed_bandwidth(size=size, seconds=300)
+        assert found == pytest.approx(needed, rel=5e-3)
 
 
 def test_clamps() -> None:
