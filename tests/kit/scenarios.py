@@ -12,6 +12,7 @@ from typing import Any
 
 from rtj_api import wire
 from rtj_api.reasons import Reason
+from rtj_api.rules.hang import Standing
 from rtj_api.status import JobPhase, Status
 from rtj_operator.core.observed import JobSpec
 
@@ -78,6 +79,17 @@ def crash_in_place(op: Operator) -> None:
     trains(op, step=8)
     op.world.kill_trainer(1, code=-9)
     recovers(op, attempt=2)
+    op.run(10)
+
+
+def hangs(op: Operator) -> None:
+    """Rank 1 is stopped by a signal; later all wait for one that does nothing any more."""
+    trains(op, step=8)
+    op.world.hang_trainer(1)
+    recovers(op, attempt=2)
+    op.run(10)
+    op.world.hang_trainer(0, standing=Standing.STILL)
+    recovers(op, attempt=3)
     op.run(10)
 
 
@@ -262,6 +274,7 @@ SCENARIOS: dict[str, Scenario] = {
     for s in (
         Scenario("first_start", first_start),
         Scenario("crash_in_place", crash_in_place),
+        Scenario("hangs", hangs),
         Scenario("pod_deleted", pod_deleted),
         Scenario("evicted_holder", evicted_holder),
         Scenario("node_dies", node_dies),

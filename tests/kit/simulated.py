@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rtj_api import contract, wire
+from rtj_api.rules.hang import Standing
 from rtj_api.status import Status
 from rtj_api.wire import TrainerState
 from rtj_operator.core.node_ledger import NodeLedger, with_marks
@@ -149,6 +150,12 @@ class World:
             pod.trainer.end(now=self.now, code=code)
             pod.change()
             self.hint = True
+
+    def hang_trainer(self, rank: int, *, standing: Standing = Standing.STOPPED) -> None:
+        """It gives no sign of life from now on, and the others wait for it."""
+        trainer = self.pod_of(rank).trainer
+        if trainer is not None:
+            trainer.hung = standing
 
     def oom_container(self, rank: int, *, down: float = 1.0) -> None:
         pod = self.pod_of(rank)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtj_api import wire
+from rtj_api.rules.hang import Standing
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
-from kit import simulated_store_mode, simulated_trouble
+from kit import simulated_silence, simulated_store_mode, simulated_trouble
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -49,6 +50,8 @@ class Trainer:
     first_step_at: float | None = None
     updated_at: float | None = None
     next_step_at: float | None = None
+    hung: Standing | None = None
+    is_told: bool = False  # its silence
 
     def end(self, *, now: float, code: int, asked: bool = False) -> None:
         if self.state == TrainerState.RUNNING:
@@ -333,6 +336,7 @@ class Pod:
             found=simulated_trouble.found(world, self),
             pinned=list(self.pinned),
             progress=progress,
+            stall=simulated_silence.stall(self, now=world.now),
             checkpoint=wire.CheckpointView(
                 last_saved_step=self.pending[-1].step if self.pending else None,
                 last_saved_at=self.pending[-1].written_at if self.pending else None,

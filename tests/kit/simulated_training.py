@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rtj_api.wire import TrainerState
 
-from kit import simulated_trouble
+from kit import simulated_silence, simulated_trouble
 from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Save
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def train(world: World) -> None:
             and world.nodes[p.node or ""].alive
         ]
         whole = len({p.rank for p in running}) == world.spec.replicas
+        if whole and simulated_silence.is_silent(running):
+            simulated_silence.tell(world, running)
+            continue
         if whole and all(world.nodes[p.node or ""].linked for p in running):
             _step(world, running)
             continue

@@ -13,6 +13,7 @@ from rtj_api.rules.origins import Origin
 from rtj_api.status import MAX_INCIDENTS, MAX_SUSPICIONS, Budgets, Incident, Status, Suspicion
 from rtj_api.wire import Candidate
 
+from rtj_operator.core import resumption
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang
 
@@ -85,7 +86,7 @@ def case_of(gang: Gang, fault: Fault) -> Case:
     found = (
         by_rule(incident, fault.action, can_roll_back=_has_older(gang))
         if fault.action is not None
-        else _diagnosed(gang, fault, incident)
+        else _with_evidence(gang, fault, _diagnosed(gang, fault, incident))
     )
     judged = replace(
         fault,
@@ -106,16 +107,30 @@ def _diagnosed(gang: Gang, fault: Fault, incident: Incident) -> Diagnosis:
     )
 
 
+def _with_evidence(gang: Gang, fault: Fault, found: Diagnosis) -> Diagnosis:
+    """A training that was seen to go wrong speaks against a save without a second try."""
+    told = resumption.suspect_of(gang, fault)
+    if told is None or found.end is not None or found.vary is not None:
+        return found
+    name, why = told
+    if not _is_older_than(gang, name):
+        return found
+    return replace(found, vary=Factor.SAVE, suspect=name, why=f"{why}; the one before it is tried")
+
+
 def _has_older(gang: Gang) -> bool:
     """A save before the one in use could be resumed instead."""
-    zero, resume = gang.rank_zero.report, gang.status.resume
-    if zero is None or resume is None or resume.name is None:
+    resume = gang.status.resume
+    return resume is not None and resume.name is not None and _is_older_than(gang, resume.name)
+
+
+def _is_older_than(gang: Gang, name: str) -> bool:
+    """Whether a save before that one could be resumed."""
+    zero = gang.rank_zero.report
+    names = [c.name for c in zero.candidates] if zero is not None else []
+    if zero is None or name not in names:
         return False
-    names = [c.name for c in zero.candidates]
-    if resume.name not in names:
-        return False
-    older = zero.candidates[names.index(resume.name) + 1 :]
-    return any(_may_serve(c) for c in older)
+    return any(_may_serve(c) for c in zero.candidates[names.index(name) + 1 :])
 
 
 def _may_serve(candidate: Candidate) -> bool:

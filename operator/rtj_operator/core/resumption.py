@@ -50,6 +50,25 @@ def is_held_for(gang: Gang, first: Fault) -> bool:
     return report.replay.state == ReplayState.DRIFT
 
 
+def suspect_of(gang: Gang, first: Fault) -> tuple[str, str] | None:
+    """The save that a diverged training speaks against at once, and why: one made at or after the
+    first bad step, else the one that was resumed, where it was another training from there on."""
+    report = gang.members[first.rank].report
+    if first.reason != Reason.TRAINING_DIVERGED or report is None:
+        return None
+    zero, resume, bad = gang.rank_zero.report, gang.status.resume, report.divergence
+    if bad is not None and bad.step is not None and zero is not None:
+        newest = next((c for c in zero.candidates if c.invalid is None), None)
+        if newest is None or newest.step is None or newest.step < bad.step:
+            return None
+        return newest.name, f"save {newest.name} was made after the loss went wrong"
+    replay = report.replay
+    is_other = replay is not None and replay.state == ReplayState.DIVERGED
+    if is_other and resume is not None and resume.name is not None:
+        return resume.name, f"from save {resume.name} on it is another training than before"
+    return None
+
+
 def troubles(checkpoint: CheckpointStatus) -> list[tuple[str, str]]:
     """For the condition Degraded: the training goes on, and not as before."""
     found = checkpoint.resume_replay

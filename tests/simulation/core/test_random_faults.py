@@ -11,6 +11,7 @@ import pytest
 from kit.simulated import Crash, World
 from kit.simulated_operator import Operator
 from rtj_api import wire
+from rtj_api.rules.hang import Standing
 from rtj_api.status import JobPhase
 from rtj_operator.core.observed import JobSpec
 
@@ -18,7 +19,7 @@ SEEDS = range(20)
 # Kinds that are named twice come twice as often.
 KINDS = (
     *("trainer", "trainer", "delete", "delete", "evict", "failpod", "oom", "sidecar"),
-    *("node", "cut", "store", "corrupt", "suspend", "template", "touch", "restart"),
+    *("hang", "hang", "node", "cut", "store", "corrupt", "suspend", "template", "touch", "restart"),
 )
 
 
@@ -77,6 +78,8 @@ class Weather:
             if pod.trainer.state == wire.TrainerState.RUNNING:
                 pod.trainer.end(now=world.now, code=code)
                 pod.change()
+        elif kind == "hang" and pod.trainer is not None:
+            pod.trainer.hung = draw.choice([Standing.STOPPED, Standing.STILL])
         elif kind in ("delete", "evict"):
             cause = "EvictionByEvictionAPI" if kind == "evict" else None
             world.delete_pod(pod.name, disruption=cause)
