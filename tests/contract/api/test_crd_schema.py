@@ -121,6 +121,8 @@ def test_the_server_fills_in_the_models_defaults(space: Kube) -> None:
         "backoff": {"initialSeconds": 1, "maxSeconds": 300},
         "placementTimeoutSeconds": 600,
         "avoidNodes": "Preferred",
+        "hang": {"onHang": "Restart"},
+        "verifyResume": {"onDivergence": "RollBack", "onDrift": "Report"},
     }
     assert stored["suspendPolicy"] == {"checkpointTimeoutSeconds": 60}
     assert JobSpec.model_validate(stored) == JobSpec.model_validate(GOOD["spec"])

@@ -10,6 +10,7 @@ from kit.observations import running, with_job
 from kit.scenarios import reaches, recovers, state, trains
 from kit.simulated import World
 from kit.simulated_operator import Operator
+from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.status import ConditionType, JobPhase
 from rtj_operator.core.decide import decide
@@ -172,3 +173,62 @@ def test_a_job_of_another_controller_is_not_touched(deleting: bool) -> None:
     assert plan.notes == ()
     assert plan.wake_at is None
     assert "kueue.x-k8s.io/multikueue" in plan.why
+
+
+# --- what comes after the end ---
+
+
+def ended(*, complete: bool) -> Operator:
+    op = operator(world={"total_steps": 12} if complete else {}, active_deadline_seconds=20)
+    reaches(op, JobPhase.SUCCEEDED if complete else JobPhase.FAILED)
+    return op
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"suspend": True},
+        {"active_deadline_seconds": 10_000},
+        {"active_deadline_seconds": 1},
+        {"template_hash": "h2"},
+        {"replicas": 2, "max_restarts": 99},
+    ],
+    ids=str,
+)
+def test_nothing_that_is_changed_afterwards_starts_it_again(
+    complete: bool, change: dict[str, Any]
+) -> None:
+    op = ended(complete=complete)
+    before = state(op)
+    op.world.change_spec(**change)
+    op.run(400)
+    after = state(op)
+    assert (after.attempt, after.starts, after.phase) == (
+        before.attempt,
+        before.starts,
+        before.phase,
+    )
+    assert after.completion_time == before.completion_time
+    assert op.world.pods == {}
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_its_pods_go_even_from_a_node_that_died(complete: bool) -> None:
+    op = ended(complete=complete)
+    for node in {pod.node for pod in op.world.pods.values()}:
+        op.world.kill_node(node or "")
+    op.run_until(lambda: not op.world.pods, within=600)
+
+
+@pytest.mark.parametrize("action", list(wire.RequestAction))
+def test_a_request_afterwards_is_answered_and_starts_nothing(action: wire.RequestAction) -> None:
+    op = ended(complete=False)
+    attempt = state(op).attempt
+    save = "f1-n1-s4" if action == wire.RequestAction.RESUME_FROM else None
+    op.world.request = wire.Request(id="9", action=action, save=save)
+    op.world.hint = True
+    op.run_until(lambda: state(op).last_request is not None, within=60)
+    op.run(60)
+    assert state(op).attempt == attempt
+    assert state(op).is_terminal
