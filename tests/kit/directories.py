@@ -54,7 +54,9 @@ class Place:
         pinned = []
         for found, verdict in self.judged():
             if verdict.candidate and self.directory.ledger.is_news(found):
-                local = pin_found(self.directory, found, verdict=verdict, attempt=attempt)
+                local = pin_found(
+                    self.directory, found, verdict=verdict, attempt=attempt, since=0.0
+                )
                 changes = {**({"name": name(found)} if name else {}), **record}
                 pinned.append(self.directory.update(local, **changes))
         return pinned

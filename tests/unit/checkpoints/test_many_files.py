@@ -108,7 +108,7 @@ def touching(number: int, root: Path) -> int:
         root, run_id="r", layout="auto", include=(), expect=Expectations(world_size=1)
     )
     ((save, verdict),) = directory.look(writers=Writers(gone=True)).judged
-    pin_found(directory, save, verdict=verdict, attempt=1)
+    pin_found(directory, save, verdict=verdict, attempt=1, since=0.0)
     for file in save.files:
         os.utime(root / file.path, ns=(5, 5))
     count = [0]
@@ -154,7 +154,7 @@ def test_one_pinned_file_is_found_without_a_walk_over_the_others(tmp_path: Path)
         tmp_path, run_id="r", layout="auto", include=(), expect=Expectations(world_size=1)
     )
     ((save, verdict),) = directory.look(writers=Writers(gone=True)).judged
-    local = pin_found(directory, save, verdict=verdict, attempt=1)
+    local = pin_found(directory, save, verdict=verdict, attempt=1, since=0.0)
     local = directory.update(local, name="f1-n1-s7")
     for file in save.files:
         count = [0]

@@ -157,5 +157,5 @@ def test_a_huge_save_is_never_copied_beyond_the_room(tmp_path: Path) -> None:
     ((save, verdict),) = directory.look(writers=Writers(gone=True)).judged
     directory.sight.history = InodeHistory(in_place=frozenset({path}))
     with pytest.raises(DirectoryProblem, match="bytes free"):
-        pin_found(directory, save, verdict=verdict, attempt=1)
+        pin_found(directory, save, verdict=verdict, attempt=1, since=0.0)
     assert not list((tmp_path / ".rtj").rglob("*.safetensors"))
