@@ -62,7 +62,7 @@ def judged(directory: Directory, timed: Timed[object]) -> list[tuple[FoundSave, 
 def shipped(
     directory: Directory, save: FoundSave, verdict: Verdict, run: Run, timed: Timed[object]
 ) -> ManifestRecord:
-    local = timed("pin", lambda: pin_found(directory, save, verdict=verdict, attempt=1))
+    local = timed("pin", lambda: pin_found(directory, save, verdict=verdict, attempt=1, since=0.0))
     facts = facts_of(save, verdict)
     paths = [entry.path for entry in save.files]
     fence = begun(run)
@@ -126,10 +126,15 @@ def measured(count: int) -> dict[str, object]:
     return told
 
 
+def alone(count: int) -> dict[str, object]:
+    """`measured` in a process of its own, whose memory is this save's."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measured, (count,))
+
+
 def main(counts: list[int]) -> None:
     for count in counts:
-        with multiprocessing.get_context("spawn").Pool(1) as alone:
-            print(json.dumps(alone.apply(measured, (count,))), flush=True)
+        print(json.dumps(alone(count)), flush=True)
 
 
 if __name__ == "__main__":
