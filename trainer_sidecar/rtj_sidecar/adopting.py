@@ -7,6 +7,7 @@ that state where they are, and never by a guess which of them is the newest.
 from __future__ import annotations
 
 import asyncio
+import time
 
 from rtj_api.reasons import Reason
 
@@ -47,7 +48,15 @@ async def adopt_directory(
             return
         if save is None:
             return
-        await at.on_disk(pin_found, at.directory, save, verdict=verdicts[save.identity], attempt=0)
+        # No trainer of this job wrote it: of its writing nothing is told.
+        await at.on_disk(
+            pin_found,
+            at.directory,
+            save,
+            verdict=verdicts[save.identity],
+            attempt=0,
+            since=time.time(),
+        )
         log.info("adopted %s step %s, found in the directory", save.root_key, save.step)
         await shipping.telling.tell()
         await holding.work(final=True)
