@@ -35,15 +35,24 @@ from rtj_api.status_base import (
     parse_time,
 )
 from rtj_api.status_ledger import IntervalAdvice, TimeBuckets, TimeLedger
-from rtj_api.status_trouble import MAX_INCIDENTS, MAX_SUSPICIONS, Incident, Suspicion
+from rtj_api.status_trouble import (
+    MAX_BISECTED,
+    MAX_INCIDENTS,
+    MAX_SUSPICIONS,
+    Bisection,
+    Incident,
+    Suspicion,
+)
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "MAX_BISECTED",
     "MAX_INCIDENTS",
     "MAX_MESSAGE",
     "MAX_SUSPICIONS",
     "AttemptRecord",
     "Beginnings",
+    "Bisection",
     "Budgets",
     "CheckpointStatus",
     "Condition",
@@ -233,6 +242,7 @@ class Status(StatusModel):
     pending_template: PendingTemplate | None = None
     pending_suspend: PendingSuspend | None = None
     budgets: Budgets = Field(default_factory=Budgets)
+    bisection: Bisection | None = None
     suspicions: list[Suspicion] = Field(default_factory=list, max_length=MAX_SUSPICIONS)
     progress: Progress = Field(default_factory=Progress)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)

@@ -10,6 +10,7 @@ from rtj_api.status_base import StatusModel, Time
 
 MAX_INCIDENTS = 16
 MAX_SUSPICIONS = 4
+MAX_BISECTED = 64
 
 
 class Incident(StatusModel):
@@ -49,3 +50,20 @@ class Suspicion(StatusModel):
     def where(self) -> str:
         """` after step 14`, for people."""
         return f" after step {self.past_step}" if self.past_step is not None else " without a step"
+
+
+class Bisection(StatusModel):
+    """The search for the newest save that trains on, asked for by a person. Indexes are those of
+    `saves`."""
+
+    id: str = Field(description="Of the request.")
+    saves: list[str] = Field(max_length=MAX_BISECTED, description="In question, oldest first.")
+    steps: list[int] = Field(max_length=MAX_BISECTED, description="Theirs.")
+    good: int = Field(-1, description="The newest that is known to be good; -1: none yet.")
+    bad: int = Field(description="The oldest that is known to be bad.")
+    run_steps: int = Field(description="So many steps beyond it prove a save good.")
+
+    @property
+    def trial(self) -> int:
+        """The save that is tried now."""
+        return (self.good + self.bad) // 2 if self.bad - self.good > 1 else self.bad

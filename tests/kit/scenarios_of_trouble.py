@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.status import JobPhase
 
@@ -78,6 +79,21 @@ def dies_before_its_first_step(op: Operator) -> None:
     op.run(10)
 
 
+def bisected(op: Operator) -> None:
+    """All saves since step 24 are bad, which one step back does not find. A person asks for it."""
+    trains(op, step=40)
+    world = op.world
+    world.trouble.saves |= {s.name for s in world.store.saves if s.step >= 24}
+    _crash(op)
+    reaches(op, JobPhase.HELD)
+    world.request = wire.Request(id="7", action=wire.RequestAction.BISECT)
+    world.hint = True
+    op.run_until(lambda: state(op).bisection is not None)
+    op.run_until(lambda: state(op).bisection is None, within=900)
+    op.run_until(lambda: (state(op).progress.step or 0) > 44, within=900)
+    op.run(10)
+
+
 TROUBLES: dict[str, Scenario] = {
     s.name: s
     for s in (
@@ -86,6 +102,7 @@ TROUBLES: dict[str, Scenario] = {
         Scenario("trouble_follows_the_step", trouble_follows_the_step, world={"save_every": 25}),
         Scenario("trouble_follows_the_node", trouble_follows_the_node, world={"save_every": 50}),
         Scenario("gpu_lost", gpu_lost),
+        Scenario("bisected", bisected),
         Scenario("dies_before_its_first_step", dies_before_its_first_step),
     )
 }

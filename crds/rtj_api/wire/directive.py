@@ -189,6 +189,7 @@ class RequestAction(StrEnum):
     RESTART = "restart"
     RESUME_FROM = "resume-from"
     TAKE_OVER = "take-over"
+    BISECT = "bisect"
 
 
 class Request(Wire):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rtj_operator.core import (
+    bisecting,
     deadlines,
     decide_fault,
     decide_life,
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     decide_fault.fault,
     decide_owner.steer,
     suspecting.proved,
+    bisecting.passed,
     decide_run.undrained,
     decide_run.template_changed,
     storemode.mode,

@@ -11,6 +11,7 @@ from rtj_api.status import RestartKind
 
 from rtj_operator.core import (
     attempts,
+    bisecting,
     budget,
     diagnosing,
     failures,
@@ -86,6 +87,9 @@ def fault(gang: Gang) -> Plan | None:
         return _hold(gang, first)
     if _is_refused_for_good(gang, first) or resumption.is_held_for(gang, first):
         return _hold(gang, first)
+    tried = bisecting.failed(gang, first, faults)
+    if tried is not None:
+        return tried
     case = diagnosing.case_of(gang, first)
     faults = (case.fault, *(f for f in faults if f.rank != first.rank))
     is_own = case.fault.charge == Charge.USER and gang.status.is_started

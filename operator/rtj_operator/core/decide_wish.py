@@ -13,7 +13,7 @@ from rtj_api.rules.steering import FORMS, read_named
 from rtj_api.status import Beginnings, LastRequest, Status, WantedBeginning
 from rtj_api.wire import Request, RequestAction
 
-from rtj_operator.core import attempts, steering
+from rtj_operator.core import attempts, bisecting, steering
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
@@ -58,6 +58,8 @@ def wish(gang: Gang) -> Plan | None:
     action = request.action if request is not None else ""
     last = LastRequest(id=key, action=action, at=gang.now, result=answer.text)
     base = answer.status.model_copy(update={"last_request": last})
+    if answer.cause is not None and (request is None or request.action != RequestAction.BISECT):
+        base = base.model_copy(update={"bisection": None})  # something else was asked for
     if answer.cause is not None:
         base = attempts.next_attempt(replace(gang, status=base), answer.cause)
     is_refused = answer.text.startswith(REFUSED)
@@ -93,6 +95,8 @@ def _answer(gang: Gang, request: Request) -> _Answer:
             return _take_over(gang)
         case RequestAction.RESUME_FROM:
             return _resume_from(gang, request)
+        case RequestAction.BISECT:
+            return _bisect(gang, request)
 
 
 def _remembering(status: Status, **fields: object) -> Status:
@@ -178,3 +182,18 @@ def _resume_from(gang: Gang, request: Request) -> _Answer:
         status=remembered,
         cause=_cause(Reason.BEGINNING_CHANGED, f"a person asked to go on from {request.save}"),
     )
+
+
+def _bisect(gang: Gang, request: Request) -> _Answer:
+    if gang.status.attempt == 0 or _is_suspended(gang) or gang.through_store:
+        text = f"{REFUSED}the job must have been started, and its pods be heard"
+        return _Answer(text=text, status=gang.status)
+    found = bisecting.begun(gang, request_id=request.id)
+    if isinstance(found, str):
+        return _Answer(text=f"{REFUSED}{found}", status=gang.status)
+    text = (
+        f"looks for the newest of {len(found.saves)} saves from which training gets "
+        f"{found.run_steps} steps further; {found.saves[found.bad]} is taken for bad"
+    )
+    cause = _cause(Reason.BEGINNING_CHANGED, f"request {request.id}: {text}")
+    return _Answer(text=text, status=bisecting.with_trial(gang.status, found), cause=cause)

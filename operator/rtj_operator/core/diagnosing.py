@@ -130,10 +130,11 @@ def _is_older_than(gang: Gang, name: str) -> bool:
     names = [c.name for c in zero.candidates] if zero is not None else []
     if zero is None or name not in names:
         return False
-    return any(_may_serve(c) for c in zero.candidates[names.index(name) + 1 :])
+    return any(may_serve(c) for c in zero.candidates[names.index(name) + 1 :])
 
 
-def _may_serve(candidate: Candidate) -> bool:
+def may_serve(candidate: Candidate) -> bool:
+    """It is durable, whole as far as is known, and holds more than weights."""
     return candidate.durable and candidate.invalid is None and candidate.full_state is not False
 
 

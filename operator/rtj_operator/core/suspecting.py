@@ -48,7 +48,10 @@ def without_suspicion(gang: Gang) -> Gang:
 def hold(gang: Gang, case: Case) -> Plan:
     """No save is to blame and no restart helps: a person is needed. A changed spec or a request
     goes on from the newest save."""
-    text = f"{case.fault.message}. Correct it and apply the job's spec, or request a restart"
+    text = (
+        f"{case.fault.message}. Correct it and apply the job's spec, or request a restart, or a "
+        'search among older saves: resumable-training.dev/request: {"id": "1", "action": "bisect"}'
+    )
     free = without_suspicion(gang)
     held = attempts.next_hold(free, reason=Reason.DETERMINISTIC_FAILURE, message=text)
     held = held.model_copy(
