@@ -138,6 +138,7 @@ class Reason(StrEnum):
     CHECKPOINT_ARCHIVED = "CheckpointArchived"
     ARCHIVE_UNSUPPORTED = "ArchiveUnsupported"
     MARKED_BY_PERSON = "MarkedByPerson"
+    RANK_SLOW = "RankSlow"
     SAVES_TOO_RARE = "SavesTooRare"
     SAVES_TOO_OFTEN = "SavesTooOften"
     STORE_TOO_SLOW = "StoreTooSlow"

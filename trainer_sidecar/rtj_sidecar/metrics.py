@@ -52,6 +52,11 @@ class SidecarCollector(Collector):
         )
         yield from gauge("attempt", "Attempt of the highest directive.", report.attempt)
         yield from gauge("progress_step", "Newest step seen, from any source.", progress.step)
+        yield from gauge(
+            "step_seconds",
+            "Median time of this rank's own work in a step, as its progress file tells.",
+            progress.step_seconds,
+        )
         yield from gauge("progress_loss", "Newest training loss seen.", progress.loss)
         yield from gauge(
             "last_saved_step", "Step of the newest finished save.", checkpoint.last_saved_step

@@ -117,6 +117,7 @@ class ProgressView(Wire):
     confirmed: bool = False  # a step of this source has equalled a checkpoint's, or it is exact
     first_step_at: float | None = None  # first sign of a step in this attempt
     updated_at: float | None = None
+    step_seconds: float | None = None  # of its own work, as its progress file tells; a median
 
     @property
     def is_sure(self) -> bool:

@@ -200,6 +200,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                 )
             )
     found += hangs.troubles(gang)
+    found += resumption.slow_ranks(gang)
     found += resumption.troubles(gang.status.checkpoint)
     found += governor.troubles(gang.status, wish=gang.spec.interval)
     return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)

@@ -11,12 +11,14 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from rtj_api.wire import ProgressView
 
 from rtj_sidecar.trainer.signs import MAX_LINE, NOTHING, Sign
 
 MAX_BEHIND = 1 << 20
+STEPS_KEPT, STEPS_LEAST = 32, 8  # of which the time of a step is the median
 
 
 class Follower:
@@ -86,6 +88,7 @@ class Progress:
     bar_total: int | None = None
     first_step_at: float | None = None
     updated_at: float | None = None
+    took: tuple[float, ...] = ()  # seconds of the newest steps, by the progress file
 
     @property
     def confirmed(self) -> bool:
@@ -109,7 +112,10 @@ class Progress:
     def with_file(self, sign: Sign, *, now: float) -> Progress:
         if sign.empty:
             return self
-        return self._moved(replace(self, file=_merge(self.file, sign)), sign, now)
+        took, seconds = self.took, sign.step_seconds
+        if seconds is not None and math.isfinite(seconds) and seconds > 0:
+            took = (*took, seconds)[-STEPS_KEPT:]
+        return self._moved(replace(self, file=_merge(self.file, sign), took=took), sign, now)
 
     def with_checkpoint(self, *, step: int | None, epoch: float | None, now: float) -> Progress:
         if step is None:
@@ -130,7 +136,11 @@ class Progress:
 
     def view(self) -> ProgressView:
         """Best source first: progress file, confirmed log, checkpoint, unconfirmed log."""
-        base = {"first_step_at": self.first_step_at, "updated_at": self.updated_at}
+        base = {
+            "first_step_at": self.first_step_at,
+            "updated_at": self.updated_at,
+            "step_seconds": median(self.took) if len(self.took) >= STEPS_LEAST else None,
+        }
         loss = _finite(self.file.loss if self.file.loss is not None else self.log.loss)
         if self.file.step is not None:
             return ProgressView(
