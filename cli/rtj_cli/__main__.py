@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rtj_cli.commands import changing, checkpoints, importing, inspecting, running
+from rtj_cli.commands import changing, checkpoints, importing, inspecting, planning, running
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +27,7 @@ app.command(
 )(running.run_command)
 app.command("inspect", epilog=inspecting.EPILOG)(inspecting.inspect_command)
 app.command("import", epilog=importing.EPILOG + checkpoints.EPILOG)(importing.import_command)
+app.command("plan")(planning.plan_command)
 # Each of the two modules puts its commands into the group.
 app.add_typer(changing.app, name="checkpoints")
 
