@@ -21,7 +21,6 @@ from rtj_operator.shell.api import ApiError, Cluster, Raw
 
 log = logging.getLogger(__name__)
 
-CONTROLLER = f"{contract.GROUP}/operator"
 MAX_NOTE = 1024  # characters: the API server's limit
 SERIES_SECONDS = 360.0  # a repetition after a longer silence is a new event
 MAX_REMEMBERED = 2000
@@ -110,7 +109,7 @@ class Recorder:
                 "name": f"{meta['name']}.{unique}",
             },
             "eventTime": _micro_time(order.at),
-            "reportingController": CONTROLLER,
+            "reportingController": contract.MANAGER,
             "reportingInstance": self._instance,
             "action": "Reconcile",
             "reason": str(note.reason),
