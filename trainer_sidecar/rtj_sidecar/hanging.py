@@ -24,7 +24,9 @@ def watch(at: Station, lines: Sequence[str], *, now: float) -> None:
         return
     still = state.still
     is_saving = bool(state.open_for_writing) or at.is_writing
-    life = at.life.with_stillness(still.since if still is not None else None, now=now)
+    is_stopped = still is not None and still.kind == "stopped"
+    since = still.since if still is not None else None
+    life = at.life.with_stillness(since, now=now, is_stopped=is_stopped)
     if lines:
         life = life.with_lines(lines, now=now)
     life = life.with_step(_step(at), now=now)

@@ -33,6 +33,7 @@ class Life:
     sign_at: float | None = None
     saved: bool = False  # since that step
     fell_at: float | None = None  # the stillness that goes on now began
+    is_stopped: bool = False  # by a signal: nothing is learnt from that
 
     @property
     def pace(self) -> Pace:
@@ -42,8 +43,24 @@ class Life:
         )
 
     def begun(self, *, now: float) -> Life:
-        """A new attempt: its first step comes when it comes."""
-        return replace(self, step=None, step_at=None, sign_at=now, saved=False, fell_at=None)
+        """A new attempt: its first step comes when it comes.
+
+        A stillness that a restart ended may have ended by itself, as a last upload does: the next
+        one is given twice the time, so that no restart after another cuts the same wait short.
+        """
+        survived = self.survived
+        if self.fell_at is not None and not self.is_stopped:
+            survived = max(survived, now - self.fell_at)
+        return replace(
+            self,
+            survived=survived,
+            step=None,
+            step_at=None,
+            sign_at=now,
+            saved=False,
+            fell_at=None,
+            is_stopped=False,
+        )
 
     def with_step(self, step: int | None, *, now: float) -> Life:
         if step is None or step == self.step:
@@ -77,13 +94,14 @@ class Life:
         """A save is being written; it is a sign while it moves."""
         return replace(self, saved=True, sign_at=now if moves else self.sign_at)
 
-    def with_stillness(self, since: float | None, *, now: float) -> Life:
+    def with_stillness(self, since: float | None, *, now: float, is_stopped: bool = False) -> Life:
         """`since`: its processes do nothing since then; None where they do."""
         if since is not None:
-            return self if since == self.fell_at else replace(self, fell_at=since)
+            return replace(self, fell_at=since, is_stopped=is_stopped)
         if self.fell_at is None:
             return self
-        return replace(self, fell_at=None, survived=max(self.survived, now - self.fell_at))
+        survived = self.survived if self.is_stopped else max(self.survived, now - self.fell_at)
+        return replace(self, fell_at=None, is_stopped=False, survived=survived)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

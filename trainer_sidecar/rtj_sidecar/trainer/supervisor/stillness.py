@@ -12,7 +12,7 @@ import time
 
 CORE_SHARE = 0.05  # of one core, all processes together: below it nothing is computed
 FILE_BYTES = 65536  # a second, all processes together
-NETWORK_BYTES = 262144  # a second, of the pod, loopback apart
+NETWORK_BYTES = 32768  # a second, of the pod, loopback apart; while a gang hangs nobody asks much
 STOPPED, BLOCKED, STILL = "stopped", "blocked", "still"
 
 
