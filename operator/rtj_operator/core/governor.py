@@ -92,7 +92,7 @@ def advised(gang: Gang, status: Status) -> IntervalAdvice | None:
         actual_seconds=seen.actual_seconds,
         recommended_seconds=round(found, 3),
         rule=rule,
-        published_seconds=_published(old, wanted, is_fixed=rule == "Fixed"),
+        published_seconds=_published(old, wanted, wish=gang.spec.interval),
         durable_seconds=round(max(optimum(stall=stall, mean=mean / share), latency or 0.0), 3),
         local_loss_share=round(share, 3),
         writing_seconds=seen.writing_seconds,
@@ -115,11 +115,11 @@ def _wanted(wish: Interval, *, mean: float, found: float, is_known: bool) -> tup
     return ("Exact" if is_known else "MttiFraction"), found
 
 
-def _published(old: IntervalAdvice | None, wanted: float, *, is_fixed: bool) -> float:
+def _published(old: IntervalAdvice | None, wanted: float, *, wish: Interval) -> float:
     said = old.published_seconds if old is not None else None
-    if said is not None and not is_fixed and abs(wanted - said) <= _SAME * said:
-        return said
-    return round(wanted, 1)
+    if said is None or wish.seconds is not None or said > (wish.max_seconds or math.inf):
+        return round(wanted, 1)
+    return said if abs(wanted - said) <= _SAME * said else round(wanted, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

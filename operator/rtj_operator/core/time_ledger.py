@@ -265,6 +265,9 @@ def _enter_end(book: _Book, old: TimeLedger, before: Status, after: Status, *, n
     step = book.marks.get("step", old.step)
     if has_worked and seen.last_saved_time is not None and seen.last_saved_step == step is not None:
         # Of the last save no step tells: nothing was lost before it was finished.
+        if min(_micros(seen.last_saved_time), book.now) > book.until:
+            known = book.marks.get("stalls", old.stalls)
+            book.marks["stalls"] = known + 1 if isinstance(known, int) else 1
         book.to(seen.last_saved_time, "checkpoint_stall")
     book.marks |= {"step": None, "attempt_stalls": 0, "attempt_stall_seconds": 0.0}
     rest = "lost" if has_worked else "start"

@@ -235,6 +235,16 @@ def test_a_figure_that_hardly_moves_is_told_to_nobody() -> None:
         assert (after != told) is is_news
 
 
+def test_a_limit_is_kept_however_little_it_differs() -> None:
+    observed = wishing()
+    assert observed.job is not None
+    assert observed.job.spec is not None
+    spec = replace(observed.job.spec, interval=Interval(max_seconds=840))
+    told = pod_of(lived_on(edited(observed, spec=spec)), 0).directive
+    assert told is not None
+    assert told.interval_seconds == 840
+
+
 def test_only_rank_0_hears_of_a_change() -> None:
     observed = wishing(seconds=60)
     assert observed.job is not None

@@ -166,6 +166,7 @@ def test_the_last_save_before_a_fault_is_no_loss_and_what_comes_after_it_is() ->
     job.saves(10, 130)
     job.begin(2, 151, fault_at=150, detected_at=151, charge="user")
     assert job.spent() == {"productive": 100, "checkpoint_stall": 30, "lost": 20, "detect": 1}
+    assert job.ledger.stalls == 1
 
 
 def test_a_save_tells_of_steps_that_no_line_told_of() -> None:
