@@ -76,6 +76,8 @@ class Weather:
         elif kind == "trainer" and pod.trainer is not None:
             code = draw.choice([-9, -11, 1, 2, 137])
             if pod.trainer.state == wire.TrainerState.RUNNING:
+                # No two are alike: weather is not what comes again and again for one cause.
+                pod.trainer.tail = ["Error: " + "".join(draw.choices("abcdefgh", k=8))]
                 pod.trainer.end(now=world.now, code=code)
                 pod.change()
         elif kind == "hang" and pod.trainer is not None:

@@ -271,3 +271,19 @@ def test_a_rule_may_end_the_job_at_once() -> None:
     assert plan.status is not None
     assert plan.status.phase == JobPhase.FAILED
     assert "recovery.failureRules NoLicence: FailJob" in plan.notes[0].message
+
+
+def test_a_whole_save_that_fails_after_each_load_is_left_after_two_tries() -> None:
+    """Megatron-LM#5281: 44 equal cycles from a save that went wrong three steps after each load."""
+    status = TROUBLES["trouble_follows_the_save"].run().world.state
+    tries = [r for r in status.attempts if r.started and r.from_step == 12]
+    assert len(tries) == 2
+    assert status.phase == JobPhase.RUNNING
+    assert (status.progress.step or 0) > 16
+
+
+def test_the_new_pod_is_not_made_on_the_node_that_failed() -> None:
+    """kueue#14092: the replacement landed on the failed node again."""
+    world = TROUBLES["gpu_lost"].run().world
+    assert world.pod_of(1).node not in world.trouble.nodes
+    assert world.state.budgets.restarts_since_progress == 0
