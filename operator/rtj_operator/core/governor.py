@@ -210,7 +210,8 @@ def _lost_by(spacing: float, *, best: float, advice: IntervalAdvice, mean: float
 def _too_slow(advice: IntervalAdvice) -> str | None:
     latency = advice.durable_latency_seconds or 0.0
     mean = advice.mtti_seconds / (advice.local_loss_share or 1.0)
-    best = optimum(stall=advice.stall_seconds, mean=mean)
+    # A stall too short to be measured has its optimum at 0.
+    best = max(_SHORTEST, optimum(stall=advice.stall_seconds, mean=mean))
     if latency <= best or not _lost_by(latency, best=best, advice=advice, mean=mean):
         return None
     text = f"a save takes {told_seconds(latency)} to become durable"

@@ -132,11 +132,11 @@ def test_saves_too_rare_or_too_often_are_told(every: float, told: Reason | None)
         assert "RTJ_CHECKPOINT_INTERVAL_SECONDS" in condition.message
 
 
-def slow(*, minutes: float, share: float = 0.25) -> list[tuple[str, str]]:
+def slow(*, minutes: float, share: float = 0.25, stall: float = 45) -> list[tuple[str, str]]:
     """Saves of 120 GB every 15 minutes, each durable after `minutes`."""
     advice = IntervalAdvice(
         mtti_seconds=150 * MINUTE,
-        stall_seconds=45,
+        stall_seconds=stall,
         durable_latency_seconds=minutes * MINUTE,
         actual_seconds=15 * MINUTE,
         recommended_seconds=14.5 * MINUTE,
@@ -161,6 +161,13 @@ def test_a_store_that_is_too_slow_is_told_with_what_it_needs() -> None:
 def test_a_slow_store_matters_by_how_often_the_pods_are_lost() -> None:
     assert slow(minutes=50, share=0.1) == []
     assert [reason for reason, _ in slow(minutes=50, share=1)] == [Reason.STORE_TOO_SLOW]
+
+
+def test_saves_that_cost_nothing_still_need_a_bandwidth_that_is_a_number() -> None:
+    """Saves made beside the steps stall them for nothing that can be measured."""
+    ((reason, text),) = slow(minutes=180, stall=0.0)
+    assert reason == Reason.STORE_TOO_SLOW
+    assert "one should be every 30 s: the upload needs 4 GB/s" in text
 
 
 def attempts(*kinds: RestartKind, cause: Reason = Reason.TRAINER_FAILED) -> Status:
