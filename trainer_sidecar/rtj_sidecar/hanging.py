@@ -22,11 +22,14 @@ def watch(at: Station, lines: Sequence[str], *, now: float) -> None:
     if state is None or not at.is_training or not at.is_after_go:
         at.reporter.set(stall=None)
         return
+    life = at.life.with_look(now=now)
     still = state.still
+    if still is not None and still.kind == "stopped" and life.goes_on_without(still.since):
+        still = None
     is_saving = bool(state.open_for_writing) or at.is_writing
     is_stopped = still is not None and still.kind == "stopped"
     since = still.since if still is not None else None
-    life = at.life.with_stillness(since, now=now, is_stopped=is_stopped)
+    life = life.with_stillness(since, now=now, is_stopped=is_stopped)
     if lines:
         life = life.with_lines(lines, now=now)
     life = life.with_step(_step(at), now=now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtj_api.rules.hang import Standing, limit_of
-from rtj_sidecar.trainer.life import Life
+from rtj_sidecar.trainer.life import Life, silence
 
 
 def stepped(*gaps: float, at: float = 1000.0) -> Life:
@@ -77,3 +77,22 @@ def test_a_stillness_that_a_restart_ended_is_given_more_time_the_next_time() -> 
     stopped = stepped(1, at=0.0).with_stillness(40.0, now=47.0, is_stopped=True)
     assert stopped.begun(now=47.0).survived == 0
     assert stopped.with_stillness(None, now=90.0).survived == 0
+
+
+def test_time_that_nobody_watched_is_no_silence() -> None:
+    """A pod that was paused with its node, or a clock that was set."""
+    life = stepped(1, 1, 1, 1, 1, at=0.0).with_look(now=36.0).with_stillness(35.0, now=36.0)
+    for later in (3600.0, 2.0):
+        woken = life.with_look(now=later)
+        assert silence(woken, standing=Standing.WORKING, now=later) is None
+        assert silence(woken, standing=Standing.STILL, now=later) is None
+        assert woken.with_stillness(None, now=later).survived == 0
+        assert woken.with_step(99, now=later + 1).longest == 1
+    assert life.with_look(now=36.5).sign_at == life.sign_at
+
+
+def test_a_helper_that_its_program_has_paused_stops_nothing() -> None:
+    life = stepped(1, 1, 1, 1, 1, at=0.0)
+    assert life.sign_at == 35
+    assert life.goes_on_without(20.0)
+    assert not life.goes_on_without(34.0), "these lines may have been printed before"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from kit.supervised import Supervised, inner_pid, python, supervised
 from rtj_api.wire import Look, SupervisorState
 from rtj_sidecar.trainer.supervisor import stillness
@@ -116,3 +117,55 @@ def test_what_the_kernel_counts() -> None:
     looked.look(proc("S", ticks + 50), {7}, now=10.0)
     assert looked.view is None
     assert stillness.grown({1: 5}, {1: 9, 2: 4}) == 8
+
+
+def seen_at(*moments: float, state: str = "S") -> Stillness:
+    looked = Stillness()
+    for moment in moments:
+        looked.look(proc(state, 0), {7}, now=moment)
+    return looked
+
+
+def test_time_in_which_nobody_looked_is_no_stillness() -> None:
+    """A machine that was paused, or a clock that was set, forwards or back."""
+    looked = seen_at(0.0, 1.0, 2.0)
+    assert looked.view is not None
+    looked.look(proc("S", 0), {7}, now=3600.0)
+    assert looked.view is None
+    looked.look(proc("S", 0), {7}, now=3601.0)
+    assert looked.view is not None
+    assert looked.view["since"] == 3600.0
+    looked.look(proc("S", 0), {7}, now=100.0)
+    assert looked.view is None
+    looked.look(proc("S", 0), {7}, now=120.0, apart=20.0)
+    assert looked.view is not None, "a look that takes long is followed by a long wait"
+
+
+def test_one_that_a_debugger_holds_is_not_still() -> None:
+    assert seen_at(0.0, 1.0, 2.0, state="t").view is None
+
+
+BUSY_SPY = """#!/bin/sh
+i=0
+while [ $i -lt 3000000 ]; do i=$((i+1)); done
+"""
+
+
+def test_what_looks_for_us_is_no_work_of_the_trainers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would end each stillness for which it was asked, and no hang would ever be found."""
+    spy = tmp_path / "bin" / "py-spy"
+    spy.parent.mkdir()
+    spy.write_text(BUSY_SPY)
+    spy.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{spy.parent}:{os.environ['PATH']}")
+    with trainer(tmp_path, "import time; time.sleep(600)") as one:
+        before = one.until(lambda s: s.still is not None).still
+        assert before is not None
+        asked_at = one.state().written_at
+        one.link.look(Look(id="1"))
+        one.until(lambda s: s.stacks is not None and s.stacks.done)
+        state = one.until(lambda s: s.written_at > asked_at + 3)
+        assert state.still is not None
+        assert state.still.since == before.since

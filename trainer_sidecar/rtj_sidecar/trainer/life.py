@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from rtj_api.rules.hang import KEPT, LEAST, Pace, Standing, p99
 
+UNSEEN_SECONDS = 10.0  # between two looks: the pod was paused, or its clock was set
 TELL_STILL_SECONDS, TELL_WORKING_SECONDS = 5.0, 60.0
+STOPPED_LINES_SECONDS = 5.0  # in which lines of before the signal may still be read
 TELL_TIMES = 1.2  # of what ended by itself before: a trainer that often rests is not told of each
 
 # What a watchdog prints while it waits is no sign of its trainer's life, nor is a dump of stacks
@@ -31,6 +33,7 @@ class Life:
     step: int | None = None
     step_at: float | None = None
     sign_at: float | None = None
+    looked_at: float | None = None
     saved: bool = False  # since that step
     fell_at: float | None = None  # the stillness that goes on now began
     is_stopped: bool = False  # by a signal: nothing is learnt from that
@@ -61,6 +64,19 @@ class Life:
             fell_at=None,
             is_stopped=False,
         )
+
+    def with_look(self, *, now: float) -> Life:
+        """Somebody looks. In time that nobody watched a sign may have been missed, and from it
+        nothing is learnt."""
+        known = replace(self, looked_at=now)
+        if self.looked_at is None or 0 <= now - self.looked_at <= UNSEEN_SECONDS:
+            return known
+        return replace(known, step_at=None, sign_at=now, fell_at=None, is_stopped=False)
+
+    def goes_on_without(self, stopped_at: float) -> bool:
+        """Whether the trainer gave signs long after some process of it was stopped by a signal: a
+        helper that its own program has paused."""
+        return self.sign_at is not None and self.sign_at > stopped_at + STOPPED_LINES_SECONDS
 
     def with_step(self, step: int | None, *, now: float) -> Life:
         if step is None or step == self.step:

@@ -68,8 +68,8 @@ class Supervisor:
         self.grace = float(config.get("trainerGraceSeconds") or DEFAULT_GRACE_SECONDS)
         self.view = {"state": "none", "attempt": 0}
         self.started = 0
-        self.writers = Writers(self.path)
         self.stacks = Stacks(self.log)
+        self.writers = Writers(self.path, self.stacks.ours)
 
     def at(self, name):
         return os.path.join(self.run_dir, name)

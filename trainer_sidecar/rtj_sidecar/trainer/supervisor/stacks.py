@@ -33,6 +33,12 @@ class Stacks:
         self.view = None  # as in wire.StacksView
         self.asked = None
         self.told = None
+        self.spy = None  # PID of the py-spy that looks now
+
+    def ours(self):
+        """Processes below the supervisor that are none of the trainer's."""
+        spy = self.spy
+        return frozenset() if spy is None else frozenset({spy})
 
     def ask(self, wish, pids):
         if wish.get("id") == self.asked:
@@ -56,10 +62,28 @@ class Stacks:
         spy = shutil.which("py-spy")
         for pid in pids:
             if spy is not None and is_python(pid):
-                lines += of_spy(spy, pid)
+                lines += self.of_spy(spy, pid)
         if spy is None and number is not None:
             lines += self.of_signal(pids, int(number))
         self.view = {"id": name, "done": True, "lines": bounded(lines)}
+
+    def of_spy(self, spy, pid):
+        """Its Python stacks; one line where they cannot be had."""
+        command = [spy, "dump", "--nonblocking", "--pid", str(pid)]
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except OSError as error:
+            return ["py-spy {}: {}".format(pid, error)]
+        self.spy = child.pid
+        child.returncode = 0  # reaped by the loop's waitpid(-1), as the trainer is
+        timer = threading.Timer(DUMP_SECONDS, end_spy, [child.pid])
+        timer.start()
+        try:
+            output = child.stdout.read() if child.stdout is not None else b""
+        finally:
+            timer.cancel()
+            self.spy = None
+        return [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
 
     def of_signal(self, pids, number):
         """What the log holds more after those who catch it were sent it."""
@@ -120,23 +144,6 @@ STATES = {
 
 def is_python(pid):
     return "python" in os.path.basename(command_line(pid)[0])
-
-
-def of_spy(spy, pid):
-    """Its Python stacks; one line where they cannot be had."""
-    command = [spy, "dump", "--nonblocking", "--pid", str(pid)]
-    try:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    except OSError as error:
-        return ["py-spy {}: {}".format(pid, error)]
-    child.returncode = 0  # reaped by the loop's waitpid(-1), as the trainer is
-    timer = threading.Timer(DUMP_SECONDS, end_spy, [child.pid])
-    timer.start()
-    try:
-        output = child.stdout.read() if child.stdout is not None else b""
-    finally:
-        timer.cancel()
-    return [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def end_spy(pid):

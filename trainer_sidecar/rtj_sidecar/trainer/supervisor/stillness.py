@@ -2,7 +2,8 @@
 
 A process that waits in a collective, on a lock or for a signal to go on uses no processor and moves
 no bytes. That alone is no fault: it only says when it fell still, and how. Must never touch a
-process, and never take one that waits for a disk for one that does nothing.
+process, and never take one that waits for a disk, or that a debugger holds, for one that does
+nothing; nor time in which nobody looked, as a paused machine's, for stillness.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 CORE_SHARE = 0.05  # of one core, all processes together: below it nothing is computed
 FILE_BYTES = 65536  # a second, all processes together
 NETWORK_BYTES = 32768  # a second, of the pod, loopback apart; while a gang hangs nobody asks much
+UNSEEN_SECONDS = 5.0  # between two looks, beyond what was to lie between them
+DEBUGGED = "t"
 STOPPED, BLOCKED, STILL = "stopped", "blocked", "still"
 
 
@@ -60,21 +63,28 @@ class Stillness:
         self.view = None  # as in wire.StillView
         self.network_at = None
 
-    def look(self, found, pids, now=None):
-        """`found`: all processes, `pids`: the trainer's, `now`: Unix time."""
+    def look(self, found, pids, now=None, apart=1.0):
+        """`found`: all processes, `pids`: the trainer's, `now`: Unix time, `apart`: seconds that
+        were to lie between this look and the one before."""
         moment = time.time() if now is None else now
         times = {pid: found[pid].ticks for pid in pids}
         moved = {pid: bytes_of(pid) for pid in pids}
         network = network_bytes()
         before, self.before = self.before, (moment, times, moved, network)
-        if before is None or moment <= before[0]:
+        if before is None:
             return
         seconds = moment - before[0]
+        if not 0 < seconds <= apart + UNSEEN_SECONDS:
+            self.view = None  # the machine was paused, or its clock was set
+            return
         spent = grown(before[1], times) / self.ticks / seconds
         read = grown(before[2], moved) / seconds
         if (network - before[3]) / seconds >= NETWORK_BYTES:
             self.network_at = moment
         states = {found[pid].state for pid in pids}
+        if DEBUGGED in states:
+            self.view = None
+            return
         if "T" in states:
             kind = STOPPED
         elif spent >= CORE_SHARE or read >= FILE_BYTES or not pids:

@@ -14,11 +14,13 @@ WRITERS_SECONDS = 1.0
 
 
 class Writers(threading.Thread):
-    """Looks about once a second."""
+    """Looks about once a second. `ours` gives processes that the supervisor has started for itself:
+    what they do is no work of the trainer's."""
 
-    def __init__(self, root):
+    def __init__(self, root, ours=frozenset):
         super().__init__(daemon=True)
         self.root = root
+        self.ours = ours
         self.lock = threading.Lock()
         self.wake = threading.Event()
         self.generation = 0
@@ -35,6 +37,7 @@ class Writers(threading.Thread):
         self.wake.set()
 
     def run(self):
+        wait = WRITERS_SECONDS
         while True:
             with self.lock:
                 active, generation = self.active, self.generation
@@ -46,7 +49,7 @@ class Writers(threading.Thread):
                 me = os.getpid()
                 seen = processes()
                 pids = descendants(me, seen)
-                self.stillness.look(seen, pids)
+                self.stillness.look(seen, pids - self.ours(), apart=wait)
                 pids |= container_members(seen)
                 paths = open_for_writing(os.path.realpath(self.root), pids)
                 spent = time.monotonic() - begun
@@ -54,7 +57,8 @@ class Writers(threading.Thread):
                     if generation == self.generation:
                         self.paths, self.still = paths, self.stillness.view
             # Never more than two percent of a core.
-            self.wake.wait(max(WRITERS_SECONDS, 50 * spent) if active else None)
+            wait = max(WRITERS_SECONDS, 50 * spent)
+            self.wake.wait(wait if active else None)
             self.wake.clear()
 
     def now(self):
