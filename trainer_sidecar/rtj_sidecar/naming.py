@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.runs.labels import labelled
@@ -125,7 +126,7 @@ def next_naming(
     `final`: nothing more will be heard (trainers ended, all ranks told), so nobody is waited for.
     `lagging_since`: since when (monotonic) a named save waits for some rank's part, None where
     none does. What the last rank told after that waits too: that rank's line would come to it
-    only later, and by then a newer save may have finished.
+    only later, and by then a newer save may have finished. So does what came after such a save.
     """
     waiting = groups(heard)
     if not waiting:
@@ -148,7 +149,7 @@ def next_naming(
         return group.first_at + (grace if now - group.first_at < grace else longest)
 
     if lagging_since is not None and not final:
-        waiting = [group for group in waiting if group.last_at <= lagging_since]
+        waiting = list(takewhile(lambda group: group.last_at <= lagging_since, waiting))
         if not waiting:
             return Naming()
     ready = [group for group in waiting if is_ready(group)]

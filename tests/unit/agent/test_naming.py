@@ -112,6 +112,16 @@ def test_two_that_finished_together_go_together() -> None:
     assert name(half, open_ships=1, lagging_since=4.5).name is None  # type: ignore[attr-defined]
 
 
+def test_behind_a_slow_line_no_newer_save_gets_its_name_before_an_older_one() -> None:
+    """One rank told of the older save last: named after the newer it would be the run's newest."""
+    older = [heard(0, 20, arrival=2, at=1.0), heard(1, 20, arrival=5, at=5.0)]
+    newer = [heard(0, 30, arrival=3, at=2.0), heard(1, 30, arrival=4, at=3.0)]
+    told, options = [*older, *newer], {"open_ships": 1, "usual": {0, 1}, "now": 9.0}
+    assert name(told, lagging_since=4.0, **options).name is None  # type: ignore[attr-defined]
+    found = name(told, lagging_since=None, **{**options, "open_ships": 0})
+    assert found.name.lead.facts.step == 20  # type: ignore[attr-defined]
+
+
 def test_the_last_saves_of_a_trainer_wait_for_nobody() -> None:
     last = [heard(0, 20, arrival=2, at=5.0)]
     found = name(last, open_ships=1, lagging_since=4.0, final=True)
