@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from rtj_api.reasons import Reason
 from rtj_api.wire import TransferKind
 
 from rtj_sidecar.arrivals import learn_hash
@@ -29,6 +30,8 @@ LOOK_SECONDS = 1.0
 NEARLY_DONE = 0.1
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 KEY = "upload"
+OF_ONE_SAVE = frozenset({Reason.PATH_NOT_WRITABLE, Reason.STORE_UNSUPPORTED, Reason.INTERNAL_ERROR})
+"""What ended an upload and says nothing of another save's: its files, or what it is."""
 
 
 @dataclass(slots=True)
@@ -51,7 +54,8 @@ def is_put_aside(current: Current, *, newer_bytes: int, newer_is_whole: bool) ->
 
     Not where it is nearly done, nor for weights alone, which do not count for a newest save. It
     goes on afterwards, and no third save gets a name meanwhile (`naming`), so that each upload is
-    put aside at most once and one of any two is durable after two upload times.
+    put aside at most once and one of any two is durable after two upload times. Nor for one whose
+    own upload has failed: that would never end.
     """
     is_better = newer_is_whole or not current.is_whole
     return is_better and current.left > NEARLY_DONE * newer_bytes
@@ -67,6 +71,7 @@ class Uploading:
         self.answered: set[str] = set()
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0  # monotonic: the store has a moment's rest
+        self._failed_at: dict[str, float] = {}  # monotonic, by save: see OF_ONE_SAVE
         self._ships = Ships(version=0)
         self._news = asyncio.Event()
         self._current: Current | None = None
@@ -93,6 +98,8 @@ class Uploading:
                 return None
             local = self.match(ship)
             if local is None or name in self.answered or self._is_decided(name):
+                continue
+            if name in self._failed_at:
                 continue
             is_whole = local.record.facts.full_state is not False
             if is_put_aside(current, newer_bytes=local.bytes, newer_is_whole=is_whole):
@@ -123,16 +130,18 @@ class Uploading:
                 self._at.ship_now.set()
 
     def _next(self) -> OpenShip | None:
-        """What this rank has not answered yet, newest first: a fault would cost most of it."""
+        """What this rank has not answered yet, newest first: a fault would cost most of it. One
+        that failed by itself comes after the others, and before those that failed since."""
         if time.monotonic() < self._not_before or self._is_closing or self._at.run is None:
             return None
-        for ship in reversed(self._ships.ships):
-            name = ship.record.name
-            if name in self.answered or self._is_decided(name):
-                continue
-            if self.match(ship) is not None or self._may_say_none(ship.record):
-                return ship
-        return None
+        waiting = [
+            ship
+            for ship in reversed(self._ships.ships)
+            if ship.record.name not in self.answered
+            and not self._is_decided(ship.record.name)
+            and (self.match(ship) is not None or self._may_say_none(ship.record))
+        ]
+        return min(waiting, key=lambda s: self._failed_at.get(s.record.name, 0.0), default=None)
 
     async def _answer(self, ship: OpenShip) -> None:
         at, record = self._at, ship.record
@@ -205,6 +214,8 @@ class Uploading:
         except StoreProblem as problem:
             log.warning("upload of %s: %s", ship.name, problem.message)
             at.reporter.degrade(KEY, problem.reason, problem.message)
+            if problem.reason in OF_ONE_SAVE:
+                self._failed_at[ship.name] = time.monotonic()
             self._not_before = time.monotonic() + self._back_off
             asyncio.get_running_loop().call_later(self._back_off + 0.01, self._news.set)
             self._back_off = min(MAX_BACK_OFF, 2 * self._back_off)
@@ -219,6 +230,7 @@ class Uploading:
         at.reporter.heal(KEY)
         self.answered.add(ship.name)
         self._heard_at.pop(ship.name, None)
+        self._failed_at.pop(ship.name, None)
         if local is not None:
             if part.files:
                 await self._fates.remember(local, part_done=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
@@ -58,3 +59,30 @@ async def test_the_last_save_of_a_trainer_goes_before_one_that_is_on_its_way(
         await fleet.until_durable(30)
         await fleet.until(lambda: fleet.durable_steps() == [10, 20, 30], why="step 20, too")
     assert asked == [["f1-n2", "f1-n3", "f1-n2"]] * 2
+
+
+async def test_a_save_whose_files_cannot_be_read_does_not_hold_up_the_one_before_it(
+    tmp_path: Path,
+) -> None:
+    """A bad block under the newest save would else keep the older one from the store for ever."""
+    async with Fleet(tmp_path, world_size=1, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        fleet.save(10)
+        await fleet.until_durable(10)
+        pod, asked = fleet.pods[0], list[str]()
+
+        def gate(verb: str, key: str) -> None:
+            if verb == "upload":
+                asked.append(key.split("/checkpoints/")[1].split("-s")[0])
+                if "/f1-n3-" in key:
+                    pod.store.rate = None
+                    raise OSError(errno.EIO, "Input/output error")
+
+        pod.store.rate, pod.store.gate = KIB, gate
+        fleet.save(20, size=500 * KIB)
+        await fleet.until(lambda: asked == ["f1-n2"], why="step 20 on its way")
+        fleet.save(30)
+        pod.exit_code = 0
+        await fleet.until(lambda: 20 in fleet.durable_steps(), why="step 20 in the store")
+        assert asked[:3] == ["f1-n2", "f1-n3", "f1-n2"]
+        assert fleet.durable_steps() == [10, 20]
