@@ -40,10 +40,12 @@ class Divergence:
 def diverged(losses: Sequence[tuple[int | None, float]]) -> Divergence | None:
     """Whether the newest of these (step, loss), in order, are bad all in a row.
 
-    Exploded: each of the last three lies above what came before them by 20 of its standard
+    Several of one step, as ranks, micro batches or an evaluation tell them, are one, the best of
+    them. Exploded: each of the last three lies above what came before them by 20 of its standard
     deviations and by its own size. A loss near 0 is judged by its noise alone.
     """
-    tail = list(losses[-NOT_FINITE:])
+    losses = _one_a_step(losses)
+    tail = losses[-NOT_FINITE:]
     if len(tail) == NOT_FINITE and not any(math.isfinite(loss) for _, loss in tail):
         step = _first(losses)
         return Divergence(
@@ -56,7 +58,7 @@ def diverged(losses: Sequence[tuple[int | None, float]]) -> Divergence | None:
         return None
     centre = median(before[-NEAR:])
     limit = centre + max(WIDTH * noise_of(before), TIMES * abs(centre))
-    last = list(losses[-EXPLODED:])
+    last = losses[-EXPLODED:]
     if any(math.isfinite(loss) and loss <= limit for _, loss in last):
         return None
     step = last[0][0]
@@ -66,6 +68,16 @@ def diverged(losses: Sequence[tuple[int | None, float]]) -> Divergence | None:
         step,
         f"the loss exploded{_since(step)}: it was {centre:.6g} and is {shown}",
     )
+
+
+def _one_a_step(losses: Sequence[tuple[int | None, float]]) -> list[tuple[int | None, float]]:
+    found: list[tuple[int | None, float]] = []
+    for step, loss in losses:
+        if step is None or not found or found[-1][0] != step:
+            found.append((step, loss))
+        elif not math.isfinite(found[-1][1]) or loss < found[-1][1]:
+            found[-1] = (step, loss)
+    return found
 
 
 def _first(losses: Sequence[tuple[int | None, float]]) -> int | None:

@@ -71,3 +71,21 @@ def test_no_prefix_of_a_usual_training_is_taken_for_one() -> None:
 
 def test_a_beginning_has_no_history_to_explode_from() -> None:
     assert diverged(losses(1.0, 50.0, 60.0, 70.0)) is None
+
+
+def test_what_several_ranks_say_of_one_step_is_one_loss() -> None:
+    """One skipped step, told by eight ranks, or by the micro batches of one."""
+    skipped = [(140, math.nan)] * 8
+    assert diverged([*losses(*usual()), *skipped]) is None
+    assert diverged([*losses(*usual()), *skipped, (141, 2.0)]) is None
+    found = diverged([*losses(*usual()), *skipped, *[(141, math.nan)] * 8])
+    assert found is not None
+    assert found.step == 140
+    # Of one rank's bad batch the others know nothing.
+    one = [(step, math.nan if rank == 3 else 2.0) for step in (140, 141) for rank in range(4)]
+    assert diverged([*losses(*usual()), *one[:4]]) is None
+    assert diverged([*losses(*usual()), *one]) is None
+
+
+def test_an_evaluation_told_under_one_step_is_no_explosion() -> None:
+    assert diverged([*losses(*usual()), *[(139, 9.0 + at) for at in range(20)]]) is None

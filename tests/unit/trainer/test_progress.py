@@ -60,6 +60,36 @@ def test_a_line_says(line: str, sign: Sign) -> None:
     assert read_line(line) == sign
 
 
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        ("step 5 | aux_loss nan | loss 1.2", 1.2),
+        ("step 5 | loss 1.2 | kl_loss nan", 1.2),
+        ("step 5 value_loss nan", None),
+        ("step 5 value_loss 0.5", 0.5),
+        ("evaluation loss: nan", None),
+        ("eval: step 100 loss nan", None),
+        ("[test-run] step 5 loss 2.5", 2.5),
+    ],
+)
+def test_a_part_of_the_loss_or_an_evaluations_is_never_taken_for_one_that_is_no_number(
+    line: str, loss: float | None
+) -> None:
+    assert read_line(line).loss == loss
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": 1e300, "loss": 1.5}',
+        "train: 10%|#| 123456789012345678901234/999999999999999999999999 [00:10<00:12, loss=1.5]",
+        "iteration 99999999999999999999/ 1 | loss: 1.5",
+    ],
+)
+def test_a_number_that_no_status_can_hold_is_no_step(line: str) -> None:
+    assert (read_line(line).step, read_line(line).loss) == (None, 1.5)
+
+
 def test_a_loss_that_is_no_number_is_seen() -> None:
     loss = read_line("{'loss': nan, 'epoch': 1.0}").loss
     assert loss is not None

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_LINE = 8192
+MAX_STEP = 10**15  # more is no step, and a job's status could not hold it
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf(?:inity)?"
 # tqdm.std.tqdm.format_meter: `desc: 45%|####  | 45/100 [00:10<00:12, 4.5it/s, loss=1.2]`.
@@ -38,7 +39,13 @@ _LR = re.compile(
     re.I,
 )
 _SAMPLES = re.compile(r"\bconsumed[_ -]samples\b['\"]?\s*[:=]\s*(\d+)", re.I)
-_NOT_TRAINING = re.compile(r"^(val|valid|validation|eval|test|dev|best|min)[_ /-]$", re.I)
+_EVALUATION = r"(?:val|valid|validation|validating|eval|evaluation|evaluating|test|testing|dev)"
+_NOT_TRAINING = re.compile(rf"^(?:{_EVALUATION}|best|min)[_ /-]$", re.I)
+_WHOLE = re.compile(
+    r"^(?:|(?:train|training|lm|total|global|avg|average|mean|batch|step)[_ /-])$", re.I
+)
+_EVALUATES = re.compile(rf"(?<![A-Za-z0-9]){_EVALUATION}(?![A-Za-z0-9])", re.I)
+_TRAINS = re.compile(r"(?<![A-Za-z0-9])train(?:ing)?(?![A-Za-z0-9])", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +83,17 @@ def read_line(line: str) -> Sign:
     step = _MEGATRON.search(text) or _STEP.search(text)
     epoch = _EPOCH.search(text)
     return Sign(
-        step=int(step.group(1)) if step else None,
+        step=_step(int(step.group(1))) if step else None,
         epoch=float(epoch.group(1)) if epoch else None,
         loss=_loss(text),
         grad_norm=_found(_GRAD_NORM, text),
         lr=_found(_LR, text),
         samples=_found(_SAMPLES, text),
     )
+
+
+def _step(number: int) -> int | None:
+    return number if number <= MAX_STEP else None
 
 
 def _found(pattern: re.Pattern[str], text: str) -> float | None:
@@ -121,7 +132,7 @@ def _from_mapping(found: Mapping[str, object]) -> Sign:
     number, batch = as_number(told["step"]), told["batch"]
     whole = number is not None and math.isfinite(number) and number == int(number) and number >= 0
     return Sign(
-        step=int(number) if number is not None and whole else None,
+        step=_step(int(number)) if number is not None and whole else None,
         epoch=as_number(found.get("epoch")),
         loss=as_number(told["loss"]),
         grad_norm=as_number(told["grad_norm"]),
@@ -151,17 +162,29 @@ def _from_bar(text: str, bar: re.Match[str]) -> Sign:
     epoch = _EPOCH.search(before)
     after = text[bar.end() :]
     if epoch is None:
-        return Sign(step=done, loss=_loss(after), total=total)
+        return Sign(step=_step(done), loss=_loss(after), total=total)
     # Lightning counts batches within the epoch.
     number = int(float(epoch.group(1)))
-    return Sign(step=number * total + done, epoch=float(number), loss=_loss(after), total=total)
+    step = _step(number * total + done)
+    return Sign(step=step, epoch=float(number), loss=_loss(after), total=total)
 
 
 def _loss(text: str) -> float | None:
+    """Of training as a whole; else a part of it, such as `aux_loss`, unless that is no number: it
+    may just not be computed in this step."""
+    part: float | None = None
     for match in _LOSS.finditer(text):
-        if not _NOT_TRAINING.match(match.group(1)):
-            return as_number(match.group(2))
-    return None
+        value, before = as_number(match.group(2)), text[: match.start()]
+        is_number = value is not None and math.isfinite(value)
+        if _NOT_TRAINING.match(match.group(1)):
+            continue
+        if not is_number and _EVALUATES.search(before) and not _TRAINS.search(before):
+            continue  # `eval: step 100 loss nan`: an empty set has no mean
+        if _WHOLE.match(match.group(1)):
+            return value
+        if part is None and is_number:
+            part = value
+    return part
 
 
 def read_progress_line(line: str) -> Sign | None:
