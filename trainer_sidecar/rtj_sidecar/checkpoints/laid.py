@@ -5,6 +5,7 @@ directory, each rank rewrites its own shard alone, and rank 0 the `.metadata`: w
 of the save before stays beside them, with the right name and size, and with the new `.metadata` it
 loads without an error, as a mix of two steps. So such a file is known by its state (`alias_mark`),
 remembered in `<path>/.rtj/laid`, and is no part of a save once anything beside it was rewritten.
+A later restore finds it all the same (`Snapshot.left`): what is right stays, all else goes aside.
 Must never leave out a file of a directory in which nothing was, nor one that the trainer wrote.
 """
 

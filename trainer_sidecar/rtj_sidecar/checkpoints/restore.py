@@ -62,7 +62,7 @@ def survey(*, reader: Reader, snapshot: Snapshot, chosen: Chosen, restore_id: st
 
     Files of another size are not read. Raises OSError where the disk does not answer.
     """
-    here = {entry.path: entry for entry in snapshot.files}
+    here = {entry.path: entry for entry in snapshot.lying}
     wanted = {file.path: file for file in (*chosen.companions, *chosen.files)}
     in_place = _hashes(reader, here, wanted.values())
     missing = {p: file for p, file in wanted.items() if in_place.get(p) != file.sha256}

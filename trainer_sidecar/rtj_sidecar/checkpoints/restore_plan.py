@@ -146,6 +146,7 @@ def plan_set_aside(snapshot: Snapshot, *, foreign: Collection[str] = ()) -> Rest
     for save in snapshot.saves:
         if could_be_resumed(save) or not are_foreign(save.all_files, foreign):
             going |= paths_of(save)
+    going |= {entry.path for entry in snapshot.left}
     going |= {p.path for p in snapshot.pointers if p.names is not None and _below(p.names, going)}
     return RestorePlan(
         root_key=".",
@@ -196,7 +197,8 @@ def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set
         elif not stays.holds(save):
             inside = save.root_key in above
             moved |= paths if inside else paths_of(save)
-    present = {entry.path for entry in snapshot.files}
+    moved |= {entry.path for entry in snapshot.left} - wanted
+    present = {entry.path for entry in snapshot.lying}
     if chosen.root_key in above:
         prefix = f"{chosen.root_key}/"
         moved |= {p for p in present if p.startswith(prefix) and p not in wanted}
@@ -315,7 +317,7 @@ def _newest_rival(snapshot: Snapshot, wanted: set[str], moved: set[str]) -> int:
 
 def _touch(snapshot: Snapshot, wanted: set[str], place: set[str], rival: int) -> tuple[str, ...]:
     """Files of the save that stay, if one is placed or a save that stays looks as new as it."""
-    here = [entry for entry in snapshot.files if entry.path in wanted]
+    here = [entry for entry in snapshot.lying if entry.path in wanted]
     late = any(entry.mtime_ns <= rival for entry in here)
     if not (place & wanted or late):
         return ()

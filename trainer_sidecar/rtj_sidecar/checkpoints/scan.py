@@ -66,12 +66,15 @@ def take_snapshot(
     are taken over, and a save that only lost files since is named in `shrinking`.
     Raises OSError only where the root itself cannot be read.
     """
-    files, links, odd = walk(reader.root, only=only)
-    files = without_left(files, laid)
-    if files and (files, links, odd) == (previous.files, previous.links, previous.odd):
+    lying, links, odd = walk(reader.root, only=only)
+    files = without_left(lying, laid)
+    kept = {entry.path for entry in files} if len(files) < len(lying) else None
+    left = tuple(e for e in lying if e.path not in kept) if kept is not None else ()
+    now, before = (files, links, odd, left), (previous.files, previous.links, previous.odd)
+    if files and now == (*before, previous.left):
         return replace(previous, shrinking=frozenset()) if previous.shrinking else previous
     found = snapshot_of(files, links, odd, reader=reader, layouts=layouts)
-    return replace(found, shrinking=_shrinking(previous.saves, found.saves))
+    return replace(found, shrinking=_shrinking(previous.saves, found.saves), left=left)
 
 
 def snapshot_of(

@@ -221,6 +221,14 @@ class Snapshot:
     """Small files beside the saves that belong to none: args, tokenizer, the script's pointer."""
     shrinking: frozenset[str] = frozenset()
     """Root keys whose file set only lost files in this very look: perhaps being rotated away."""
+    left: tuple[FileEntry, ...] = ()
+    """What a restore laid and a later save did not rewrite: in none of the others. See
+    `checkpoints.laid`."""
+
+    @property
+    def lying(self) -> tuple[FileEntry, ...]:
+        """Every regular file there is, also what is left: whoever makes place looks at these."""
+        return (*self.files, *self.left)
 
 
 @dataclass(frozen=True, slots=True)
