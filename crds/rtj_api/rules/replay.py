@@ -80,8 +80,9 @@ def ignored(
 
     Only the progress file convicts (`is_exact`), and only where its counter is known to run with
     the saves' (the first pass had told a step near the save's): a counter that begins anew in each
-    epoch, or counts micro batches, proves nothing. Three steps in a row, so that a line of before
-    the load is none.
+    epoch, or counts micro batches, proves nothing; nor does one whose loss or data cursor goes on
+    from the save, for in the first epoch such a counter runs with the saves'. Three steps in a row,
+    so that a line of before the load is none.
     """
     if not is_exact or len(second) < LEAST or resumed <= LEAST:
         return None
@@ -93,11 +94,34 @@ def ignored(
         return None
     if any(b.step <= a.step for a, b in itertools.pairwise(second)):
         return None
+    near = [r for step, r in sorted(first.records.items()) if abs(step - resumed) <= margin]
+    if _goes_on(first, near, second):
+        return None
     return Replay(
         state=ReplayState.IGNORED,
         step=began,
         message=f"it was given step {resumed}, and its progress file begins at step {began}",
     )
+
+
+def _goes_on(first: FirstPass, near: Sequence[Record], second: Sequence[Record]) -> bool:
+    """The second pass has the data cursor, or the loss, of the steps `near` the save rather than
+    those of the job's beginning, where these are surely apart."""
+    cursor = min((r.samples for r in near if r.samples is not None), default=None)
+    if cursor is not None and any(r.samples is not None and r.samples >= cursor for r in second):
+        return True
+    begun, saved, now = (_losses(rows) for rows in (first.begin, near, second))
+    if len(begun) < LEAST or len(saved) < LEAST or len(now) < LEAST:
+        return False
+    noise = noise_of(_losses([r for _, r in sorted(first.records.items())]))
+    old, new, seen = median(begun), median(saved), median(now)
+    if abs(old - new) <= max(WIDTH * noise, LEAST_WIDTH * abs(new)):
+        return False
+    return abs(seen - new) < abs(seen - old)
+
+
+def _losses(records: Sequence[Record]) -> list[float]:
+    return [r.loss for r in records if r.loss is not None and math.isfinite(r.loss)]
 
 
 def compared(first: FirstPass, second: Sequence[Record], *, resumed: int) -> Replay | None:

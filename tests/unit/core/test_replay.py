@@ -158,6 +158,33 @@ def test_a_counter_that_begins_anew_in_each_epoch_proves_nothing() -> None:
     assert ignored(FirstPass(records=records), begun_anew(), resumed=SAVED, is_exact=True) is None
 
 
+def an_epoch_later(count: int = 5) -> list[Record]:
+    """After a save at the end of the first epoch: its steps are counted from 1 again."""
+    return [replace(a_record(SAVED + step), step=step) for step in range(1, 1 + count)]
+
+
+@pytest.mark.parametrize("what", ["loss", "samples"])
+def test_a_counter_of_the_second_epoch_is_not_taken_for_an_ignored_checkpoint(what: str) -> None:
+    def only(record: Record) -> Record:
+        return Record(step=record.step, **{what: getattr(record, what)})
+
+    def begun(record: Record) -> Record:
+        return only(replace(record, loss=(record.loss or 0) + 5))
+
+    first = FirstPass(
+        records={step: only(r) for step, r in the_first().records.items()},
+        begin=[begun(r) for r in the_first().begin],
+    )
+    second = [only(r) for r in an_epoch_later()]
+    assert ignored(first, second, resumed=SAVED, is_exact=True) is None
+    anew = [begun(r) for r in begun_anew()]
+    assert ignored(first, anew, resumed=SAVED, is_exact=True) is not None
+    # A loss that did not fall in the first epoch tells nothing.
+    flat = replace(first, begin=[only(r) for r in the_first().begin])
+    if what == "loss":
+        assert ignored(flat, second, resumed=SAVED, is_exact=True) is not None
+
+
 def test_a_right_resume_is_not_taken_for_an_ignored_one() -> None:
     assert ignored(the_first(), again(), resumed=SAVED, is_exact=True) is None
     # A line of before the load, and a counter from 0 that names the step it is about to end.
