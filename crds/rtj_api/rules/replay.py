@@ -237,8 +237,11 @@ def _noisy(first: FirstPass, pairs: Sequence[tuple[Record, Record]]) -> Replay |
         if len(away) < LEAST:
             continue
         middle = median(away)
-        # A norm with one outlier a step is a norm; a loss that is everywhere beside is another.
-        state = ReplayState.DIVERGED if middle > FAR else ReplayState.DRIFT
+        # A norm with one outlier a step is a norm; a loss that is everywhere beside is another. One
+        # that is everywhere below may be a mean since the trainer's start.
+        is_below = name == "loss" and 2 * sum(now < before for before, now, _ in both) > len(both)
+        is_far = middle > FAR and not is_below
+        state = ReplayState.DIVERGED if is_far else ReplayState.DRIFT
         if middle > 1.0:
             before, now, step = next(p for p, w in zip(both, away, strict=True) if w > 1.0)
             found.append((middle, _differs(word, before, now, step, len(both), None, state=state)))

@@ -108,6 +108,25 @@ def test_other_weights_are_another_training() -> None:
     assert found.message.startswith(f"step {SAVED + 1}: loss was 2")
 
 
+def test_a_mean_since_the_start_is_no_other_training() -> None:
+    """Of a loss that falls; a trainer that is started again begins its mean anew."""
+
+    def falling(step: int) -> float:
+        return 4 - step / 4000 + random.Random(step).gauss(0, 0.02)
+
+    def mean_since(begin: int, step: int) -> Record:
+        told = [falling(s) for s in range(begin, step + 1, 50 if begin == 1 else 1)]
+        return Record(step=step, loss=sum(told) / len(told))
+
+    first = FirstPass(
+        records={step: mean_since(1, step) for step in range(SAVED - 20, REACHED + 1)}
+    )
+    second = [mean_since(SAVED + 1, step) for step in range(SAVED + 1, REACHED)]
+    found = compared(first, second, resumed=SAVED)
+    assert found is not None
+    assert found.state is ReplayState.DRIFT
+
+
 def test_a_loss_that_is_no_number_any_more_is_another_training() -> None:
     second = [replace(r, loss=math.nan) for r in again()]
     found = compared(the_first(), second, resumed=SAVED)
