@@ -13,6 +13,7 @@ from rtj_api.wire import Look, PaceView, StallView, StillView
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.trainer.life import Life, Silence, silence
 
+SUPERVISOR_SECONDS = 5.0  # it writes once a second: older, its container may be paused
 NETWORK_SECONDS = 3.0  # the pod's network moved something within these: it may wait for that
 
 
@@ -23,7 +24,7 @@ def watch(at: Station, lines: Sequence[str], *, now: float) -> None:
         at.reporter.set(stall=None)
         return
     life = at.life.with_look(now=now)
-    still = state.still
+    still = state.still if now - state.written_at <= SUPERVISOR_SECONDS else None
     if still is not None and still.kind == "stopped" and life.goes_on_without(still.since):
         still = None
     is_saving = bool(state.open_for_writing) or at.is_writing
