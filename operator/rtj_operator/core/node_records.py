@@ -15,6 +15,8 @@ from rtj_api.status import Time, format_time
 
 from rtj_operator.core.node_ledger import MAX_MARKS, MAX_TEXT, Mark, NodeLedger
 
+_LATEST = 253_402_300_799.0  # the end of the year 9999, Unix seconds: beyond it no time is written
+
 
 class _Mark(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -44,6 +46,12 @@ def read(data: Mapping[str, str]) -> tuple[NodeLedger, dict[str, str]]:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the whole"
             unreadable[node] = f"{where}: {first['msg']}"
+            continue
+        except OverflowError:
+            unreadable[node] = "marks: a number without an end"
+            continue
+        if any(not 0 <= m.at <= _LATEST for m in found.marks):
+            unreadable[node] = "marks.at: a time in seconds since 1970, or as 2026-01-31T12:00:00Z"
             continue
         marks[node] = tuple(Mark(node=node, **m.model_dump()) for m in found.marks)
     return NodeLedger(marks=marks), unreadable

@@ -13,6 +13,7 @@ from kit.simulated import World
 from kit.simulated_operator import Operator
 from rtj_api.reasons import Reason
 from rtj_api.status import Status
+from rtj_operator.core import node_records
 from rtj_operator.core.decide import decide
 from rtj_operator.core.node_ledger import HEAVY, LIGHT, PLAIN, Advice, Mark, with_marks
 from rtj_operator.core.node_marks import LATE_SECONDS, marks_of
@@ -198,3 +199,14 @@ def test_the_pods_of_one_pass_carry_the_wish_and_no_demand() -> None:
     made = [a for a in decide(seen).actions if isinstance(a, CreatePod)]
     assert [a.shun_nodes for a in made] == [("node0",), ("node0",)]
     assert [a.avoid_nodes for a in made] == [(), ()]
+
+
+@pytest.mark.parametrize("at", ["1764500000000", "1e400", "-1", '"yesterday"'])
+def test_a_time_that_a_person_wrote_and_nobody_can_is_said(at: str) -> None:
+    """Milliseconds, for one: what is read has to be written again."""
+    good = '{"marks": [{"id": "u/2", "at": "2026-01-31T12:00:00Z", "weight": 1, "reason": "x"}]}'
+    bad = good.replace('"2026-01-31T12:00:00Z"', at)
+    ledger, unreadable = node_records.read({"node1": bad, "node2": good})
+    assert list(unreadable) == ["node1"]
+    assert "at" in unreadable["node1"] or "number" in unreadable["node1"]
+    assert list(node_records.written(ledger)) == ["node2"]
