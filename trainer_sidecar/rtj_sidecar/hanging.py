@@ -71,11 +71,13 @@ def _standing(
 
 def _view(at: Station, life: Life, found: Silence) -> StallView:
     pace = life.pace
+    # What comes before an attempt's first step is none, however fast those of before were.
+    usual = pace.usual if life.step is not None else None
     return StallView(
         standing=found.standing,
         since=found.since,
         fell_at=life.fell_at,
-        pace=PaceView(usual=pace.usual, longest=pace.longest, survived=pace.survived),
+        pace=PaceView(usual=usual, longest=pace.longest, survived=pace.survived),
         stacks=_stacks(at, found),
     )
 

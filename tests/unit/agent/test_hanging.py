@@ -75,3 +75,18 @@ def test_a_rank_with_a_helper_that_its_program_paused_is_not_stopped() -> None:
     stall = stall_of(at, now=1012.0, written_at=1011.5)
     assert stall is not None
     assert stall.standing is Standing.STOPPED
+
+
+def test_before_the_first_step_of_an_attempt_the_pace_of_its_steps_says_nothing() -> None:
+    """It reads its save, looks for its data, meets the other ranks: the first step is apart."""
+    at = a_station(still=StillView(kind="still", since=2002.0))
+    assert at.life.pace.usual == 1
+    at.life = at.life.begun(now=2000.0)
+    stall = stall_of(at, now=2020.0, written_at=2019.5)
+    assert stall is not None
+    assert stall.pace.usual is None
+    at.life = at.life.with_step(17, now=2021.0)
+    at.supervisor.still = StillView(kind="still", since=2021.0)
+    stall = stall_of(at, now=2030.0, written_at=2029.5)
+    assert stall is not None
+    assert stall.pace.usual == 1
