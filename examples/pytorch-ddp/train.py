@@ -93,10 +93,9 @@ def weights_hash(model):
     return digest.hexdigest()
 
 
-def is_time_to_save(saved_at, device):
-    """Rank 0's clock and advice decide for all: ranks that differ would wait for each other."""
-    advice = os.environ.get("RTJ_CHECKPOINT_INTERVAL_FILE")
-    seconds = float(Path(advice).read_text()) if advice else 600
+def is_time_to_save(saved_at, interval_file, device):
+    """Rank 0's clock and file decide for all: ranks that differ would wait for each other."""
+    seconds = float(interval_file.read_text())
     is_due = torch.tensor(float(time.monotonic() - saved_at >= seconds), device=device)
     dist.broadcast(is_due, src=0)
     return bool(is_due)
@@ -106,7 +105,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("/checkpoints"))
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--save-every", type=int, default=10, help="steps; 0: as often as advised")
+    parser.add_argument("--save-every", type=int, default=10, help="steps")
+    parser.add_argument("--interval-file", type=Path, help="seconds between saves, instead")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--step-seconds", type=float, default=0, help="slow every step down")
     parser.add_argument("--batch", type=int, default=8)
@@ -161,10 +161,10 @@ def main():
         print(f"step {step}/{args.steps} epoch {epoch} loss {loss.item():.4f}", flush=True)
         if args.step_seconds:
             time.sleep(args.step_seconds)
-        if args.save_every > 0:
+        if args.interval_file is None:
             is_due = step % args.save_every == 0
         else:
-            is_due = is_time_to_save(saved_at, device)
+            is_due = is_time_to_save(saved_at, args.interval_file, device)
         if is_due or step == args.steps:
             saved_at = time.monotonic()
             save(

@@ -7,6 +7,7 @@ from kit.kube import Kube, wait_for
 from kit.manifests import overlaid
 from kit.rtj import Job
 from kit.stack import Stack
+from rtj_api import contract
 
 FILE = "/rtj/run/checkpoint-interval"
 PATCH = '{"spec": {"checkpoint": {"interval": {"seconds": %d}}}}'
@@ -16,7 +17,8 @@ def test_a_change_of_the_interval_reaches_the_trainer_that_runs(
     product: Stack, space: Kube
 ) -> None:
     store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
-    manifest = manifests.ddp("gpt", store=store, steps=100_000, save_every=0)
+    told = ("--interval-file", f"$({contract.ENV_CHECKPOINT_INTERVAL_FILE})")
+    manifest = manifests.ddp("gpt", store=store, steps=100_000, extra=told)
     wish = {"spec": {"checkpoint": {"interval": {"seconds": 86_400}}}}
     space.apply(overlaid(manifest, wish))
     job = Job(kube=space, name="gpt")

@@ -180,7 +180,8 @@ def python(code: str) -> list[str]:
 
 def inner_pid(pid: int, word: str) -> int:
     """The number that a process with `pid` in its own PID namespace has in this one. `word`: of its
-    command line, which tells it from others that have that number in theirs."""
+    command line, and of no other test's, for many namespaces have that number."""
+    found = []
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
             continue
@@ -192,5 +193,6 @@ def inner_pid(pid: int, word: str) -> int:
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
         is_it = numbers.split()[-1] == str(pid) and "supervise" not in words[1]
         if is_it and any(word in text for text in words[1:]):
-            return int(place.name)
-    raise AssertionError(f"no process {pid} with {word!r} is there")
+            found.append(int(place.name))
+    assert len(found) == 1, f"processes {pid} with {word!r}: {found}"
+    return found[0]

@@ -21,6 +21,7 @@ ROWS = {
     "per node": lambda row: f"{size(row['perNodeBytesPerSecond'])}/s",
     "time lost": lambda row: f"{100 * row['lostShare']:.1f} %",
 }
+LINES = {"what": lambda line: line["what"], "figure": lambda line: line["figure"]}
 
 
 def _time(seconds: float) -> str:
@@ -55,4 +56,8 @@ def plan_command(
         step=step,
         per_node_day=failures_per_node_day,
     )
-    show([row], output, columns=ROWS, name=lambda found: str(found["saveEverySeconds"]), one=True)
+    if output is not Output.TABLE:
+        show([row], output, columns={}, name=lambda found: str(found["saveEverySeconds"]), one=True)
+        return
+    lines = [{"what": what, "figure": figure(row)} for what, figure in ROWS.items()]
+    show(lines, output, columns=LINES)

@@ -44,7 +44,6 @@ class Gang:
     def __init__(self, python: str, out: Path, *arguments: str, logs: Path) -> None:
         base = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         base["MASTER_PORT"] = str(free_port())
-        base["RTJ_CHECKPOINT_INTERVAL_FILE"] = str(logs / "interval")
         command = [python, str(DDP), "--out", str(out), "--steps", "24", "--save-every", "4"]
         self.logs = [logs / f"rank{rank}.log" for rank in range(2)]
         self.ranks = []
@@ -113,8 +112,9 @@ def test_killed_and_resumed_ddp_ends_bitwise_equal(python: str, tmp_path: Path) 
 def test_ddp_saves_as_often_as_it_is_told_and_all_ranks_at_the_same_steps(
     python: str, tmp_path: Path, advice: str, saves: int
 ) -> None:
-    (tmp_path / "interval").write_text(advice)
-    gang = Gang(python, tmp_path / "out", "--save-every", "0", logs=tmp_path)
+    told = tmp_path / "interval"
+    told.write_text(advice)
+    gang = Gang(python, tmp_path / "out", "--interval-file", str(told), logs=tmp_path)
     assert gang.codes() == [0, 0], gang.text(0) + gang.text(1)
     assert len(list((tmp_path / "out").glob("step_*.pt"))) == saves
 

@@ -58,7 +58,7 @@ def test_it_is_told_with_its_pace_and_what_it_was_doing(pod: PodLike, tmp_path: 
     assert report.stall is None
     assert report.trainer.pid is not None
 
-    pid = inner_pid(report.trainer.pid, "waits_for_a_lock")
+    pid = inner_pid(report.trainer.pid, str(tmp_path / "wait"))
     os.kill(pid, signal.SIGSTOP)
     stall = pod.until(lambda r: r.stall is not None).stall
     assert stall is not None

@@ -39,10 +39,10 @@ def trainer(tmp_path: Path, script: str) -> Iterator[Supervised]:
         yield one
 
 
-def pid_of(one: Supervised) -> int:
+def pid_of(one: Supervised, word: str) -> int:
     pid = one.until_running(1).trainer.pid
     assert pid is not None
-    return inner_pid(pid, "time.sleep(600)")
+    return inner_pid(pid, word)
 
 
 def test_one_that_works_is_not_still_and_one_that_waits_is(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_one_that_works_is_not_still_and_one_that_waits_is(tmp_path: Path) -> No
 
 
 def test_a_stopped_one_is_told_apart(tmp_path: Path) -> None:
-    with trainer(tmp_path, WORKS.replace("PLACE", "'/nowhere'") + "# time.sleep(600)") as one:
-        pid = pid_of(one)
+    with trainer(tmp_path, WORKS.replace("PLACE", repr(str(tmp_path / "never")))) as one:
+        pid = pid_of(one, str(tmp_path / "never"))
         os.kill(pid, signal.SIGSTOP)
         one.until(lambda s: s.still is not None and s.still.kind == "stopped")
         one.link.look(Look(id="1"))
