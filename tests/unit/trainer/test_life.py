@@ -79,6 +79,18 @@ def test_a_stillness_that_a_restart_ended_is_given_more_time_the_next_time() -> 
     assert stopped.with_stillness(None, now=90.0).survived == 0
 
 
+def test_a_silence_that_a_restart_ended_is_given_more_time_the_next_time() -> None:
+    """An evaluation of forty minutes that prints nothing must not be cut short by each restart."""
+    life = stepped(1, 1, 1, 1, 1, at=0.0)
+    for now in range(36, 1836, 9):
+        life = life.with_look(now=float(now))
+    assert limit_of(Standing.WORKING, life.pace) == 1800
+    # The pods may wait long for the next attempt: nothing trains meanwhile.
+    assert limit_of(Standing.WORKING, life.begun(now=90_000.0).pace) == pytest.approx(2 * 1792)
+    crashed = stepped(1, 1, 1, 1, 1, at=0.0).with_look(now=36.0).begun(now=90_000.0)
+    assert limit_of(Standing.WORKING, crashed.pace) == 1800
+
+
 def test_time_that_nobody_watched_is_no_silence() -> None:
     """A pod that was paused with its node, or a clock that was set."""
     life = stepped(1, 1, 1, 1, 1, at=0.0).with_look(now=36.0).with_stillness(35.0, now=36.0)

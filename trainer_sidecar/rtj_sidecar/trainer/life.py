@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rtj_api.rules.hang import KEPT, LEAST, Pace, Standing, p99
+from rtj_api.rules.hang import (
+    KEPT,
+    LEAST,
+    LONGEST_TIMES,
+    SURVIVED_TIMES,
+    Pace,
+    Standing,
+    p99,
+)
 
 UNSEEN_SECONDS = 10.0  # between two looks: the pod was paused, or its clock was set
 TELL_STILL_SECONDS, TELL_WORKING_SECONDS = 5.0, 60.0
@@ -48,18 +56,24 @@ class Life:
     def begun(self, *, now: float) -> Life:
         """A new attempt: its first step comes when it comes.
 
-        A stillness that a restart ended may have ended by itself, as a last upload does: the next
-        one is given twice the time, so that no restart after another cuts the same wait short.
+        A stillness or a silence that a restart ended may have ended by itself, as a last upload
+        or an evaluation does: the next one is given twice the time, so that no restart after
+        another cuts the same wait short.
         """
-        survived = self.survived
+        survived, longest = self.survived, self.longest
+        if self.looked_at is not None and self.sign_at is not None and not self.is_stopped:
+            silent = self.looked_at - self.sign_at
+            longest = max(longest, SURVIVED_TIMES / LONGEST_TIMES * silent)
         if self.fell_at is not None and not self.is_stopped:
             survived = max(survived, now - self.fell_at)
         return replace(
             self,
+            longest=longest,
             survived=survived,
             step=None,
             step_at=None,
             sign_at=now,
+            looked_at=None,
             saved=False,
             fell_at=None,
             is_stopped=False,
