@@ -38,9 +38,10 @@ def avoided(
     }
     if blamed is not None:
         nodes.add(blamed)
+    before: set[str] = set()
     if current is not None and not gang.status.is_started and cause != Reason.UNSCHEDULABLE:
-        nodes.update(current.avoid_nodes)
-    kept = sorted(nodes)[:_MAX_LOST]
+        before = set(current.avoid_nodes) - nodes
+    kept = sorted([*sorted(nodes), *sorted(before)][:_MAX_LOST])
     if gang.spec.avoid_nodes != AvoidNodes.REQUIRED or cause == Reason.UNSCHEDULABLE:
         return kept
     if not is_any_new:

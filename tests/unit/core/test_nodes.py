@@ -109,3 +109,23 @@ def test_the_dead_pod_is_forced_away_in_the_pass_that_makes_its_replacement() ->
         (pod_of(observed, 1).name, pod_of(observed, 1).uid, True)
     ]
     assert [(c.rank, c.made_in, c.avoid_nodes) for c in creates] == [(1, 2, (node,))]
+
+
+def test_of_many_lost_nodes_the_newest_are_kept_off_whatever_their_names() -> None:
+    """Tries that never start hand their lost nodes on; the list is bounded."""
+    observed = silent(1.0, exists=False)
+    assert observed.job is not None
+    node = pod_of(observed, 1).node
+    assert node is not None
+    status = observed.job.status
+    assert status.current is not None
+    earlier = [f"a{number:02}" for number in range(20)]
+    tried = status.current.model_copy(update={"avoid_nodes": earlier})
+    waiting = status.model_copy(update={"current": tried, "resume": None})
+    job = replace(observed.job, status=waiting)
+    plan = decide(replace(observed, job=job))
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert plan.status.current.attempt == waiting.attempt + 1
+    assert node in plan.status.current.avoid_nodes
+    assert len(plan.status.current.avoid_nodes) == 16
