@@ -90,7 +90,7 @@ def joined(own: Trail, saved: Trail, *, world: int) -> Trail:
     rows: dict[int, list[Any]] = {}
     for trail in (own, saved):
         if trail.world in (0, world):
-            rows = {**{row[0]: row for row in trail.records if row}, **rows}
+            rows = {**_rows(trail), **rows}
     records = [rows[step] for step in sorted(rows)][-KEPT:]
     return Trail(world=world, records=records, begin=own.begin or saved.begin)
 
@@ -104,7 +104,7 @@ def next_trail(old: Trail, steps: Steps, *, world: int, scratch: bool, bad: int 
     begin = [_row(r) for r in best[:BEGIN]] if scratch else old.begin
     known: dict[int, list[Any]] = {}
     if not scratch and old.world in (0, world):
-        known = {row[0]: row for row in old.records if row}
+        known = _rows(old)
     for record in best:
         known.setdefault(record.step, _row(record))
     rows = [known[step] for step in sorted(known)][-KEPT:]
@@ -116,6 +116,11 @@ def with_save(old: Trail, steps: Steps, *, world: int, scratch: bool, step: int 
     whole = next_trail(old, steps, world=world, scratch=scratch, bad=None)
     upto = [row for row in whole.records if step is None or row[0] <= step]
     return whole.model_copy(update={"records": upto[-WITH_SAVE:]})
+
+
+def _rows(trail: Trail) -> dict[int, list[Any]]:
+    """By step; without those that were not written by this."""
+    return {found.step: row for row in trail.records if (found := _read(row)) is not None}
 
 
 def _row(record: Record) -> list[Any]:
@@ -132,7 +137,7 @@ def _read(row: Sequence[Any]) -> Record | None:
         return None
     try:
         numbers = [None if value is None else float(value) for value in row[1:5]]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     loss, grad_norm, lr, samples = numbers
     batch = row[5] if isinstance(row[5], str) else None
