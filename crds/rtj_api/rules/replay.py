@@ -11,9 +11,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
+from typing import Any
 
 from rtj_api.rules.noise import noise_of
 
@@ -137,7 +138,7 @@ def compared(first: FirstPass, second: Sequence[Record], *, resumed: int) -> Rep
         if record.step > resumed and record.step in first.records and _both(first, record)
     ]
     beyond = not known or any(record.step > max(known) for record in second)
-    if not second or (len(pairs) < LEAST and not beyond):
+    if not second or (len({now.step for _, now in pairs}) < LEAST and not beyond):
         return None
     if not pairs:
         return _across(first, second, resumed=resumed)
@@ -165,7 +166,7 @@ def _both(first: FirstPass, record: Record) -> bool:
 def _exact(
     first: FirstPass, pairs: Sequence[tuple[Record, Record]], *, resumed: int
 ) -> Replay | None:
-    for before, now in pairs:
+    for before, now in _told_alike(pairs):
         if before.lr is not None and now.lr is not None and not _equal(before.lr, now.lr):
             lost = Lost.SCHEDULER if _is_back(first, now, "lr", resumed=resumed) else None
             return _differs("learning rate", before.lr, now.lr, now.step, len(pairs), lost)
@@ -176,6 +177,19 @@ def _exact(
             lost = Lost.LOADER if any(b.batch == now.batch for b in first.begin) else None
             return _differs("batch", before.batch, now.batch, now.step, len(pairs), lost)
     return None
+
+
+def _told_alike(pairs: Sequence[tuple[Record, Record]]) -> list[tuple[Record, Record]]:
+    """Without what several writers of one file, such as the ranks of a pod, tell of one step
+    otherwise: each has its own, and which of them the first pass kept is chance."""
+    differs: dict[str, Any] = {}
+    for name in ("lr", "samples", "batch"):
+        told: dict[int, object] = {}
+        for _, now in pairs:
+            value = getattr(now, name)
+            if value is not None and told.setdefault(now.step, value) != value:
+                differs[name] = None
+    return [(before, replace(now, **differs)) for before, now in pairs]
 
 
 def _across(first: FirstPass, second: Sequence[Record], *, resumed: int) -> Replay:

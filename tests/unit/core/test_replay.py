@@ -148,6 +148,21 @@ def test_what_one_pass_did_not_tell_is_not_missed() -> None:
     assert found.state is ReplayState.MATCH
 
 
+def test_ranks_that_write_one_file_each_have_their_own_data() -> None:
+    """torchrun in one pod: each of its ranks inherits the progress file's name."""
+
+    def of_rank(record: Record, rank: int) -> Record:
+        return replace(record, batch=f"{record.batch} {rank}", samples=4.0 * record.step + rank)
+
+    records = {s: of_rank(r, s % 4) for s, r in the_first().records.items()}
+    first = replace(the_first(), records=records)
+    second = [of_rank(r, rank) for r in again() for rank in range(4)]
+    found = compared(first, second, resumed=SAVED)
+    assert found is not None
+    assert found.state is ReplayState.MATCH, found.message
+    assert compared(first, second[:4], resumed=SAVED) is None, "four words, and one step"
+
+
 def test_beyond_all_that_was_told_there_is_no_overlap() -> None:
     late = [a_record(step) for step in range(REACHED + 1, REACHED + 4)]
     found = compared(the_first(), late, resumed=SAVED)
