@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rtj_api.wire import Candidate, Phase
+from rtj_api.reasons import Reason
+from rtj_api.wire import Candidate, Phase, Verdict
 
 from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.committing import Committing
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.latecomers import Latecomers
 from rtj_sidecar.messages import OpenShip, Seen
-from rtj_sidecar.naming import Group, Heard, groups, next_naming
-from rtj_sidecar.opening import world_of_new
+from rtj_sidecar.naming import Group, Heard, Naming, groups, next_naming
+from rtj_sidecar.opening import procs_of, world_of_new
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.unions import next_whole
 
 NAME_GRACE_SECONDS, USUAL_GRACE_SECONDS = 2.0, 30.0
 MAX_GRACE_SECONDS = 900.0
@@ -139,20 +141,32 @@ class Holding:
         self._give_up(lambda attempt: 0 < attempt == at.journal.entry.refused_attempt)
         late = min(MAX_GRACE_SECONDS, 2 * self._late.longest)
         longest = max(USUAL_GRACE_SECONDS, late)
-        found = next_naming(
-            heard=list(self._heard.values()),
-            open_ships=len(self.list.open),
-            lagging_since=self.list.lagging_since(self.word.sent),
-            usual=self.word.waited_for,
-            world_size=directive.world_size,
-            now=time.monotonic(),
-            # Who wrote the last save writes this one: named without it, each share of the save
-            # would pass for a save of its own.
-            grace=longest if self.word.waited_for else NAME_GRACE_SECONDS,
-            longest=longest,
-            answered=self.word.answers(),
-            final=final,
+        world = world_of_new(at, directive) or directive.world_size
+
+        def next_of(heard: Sequence[Heard]) -> Naming:
+            return next_naming(
+                heard=heard,
+                open_ships=len(self.list.open),
+                lagging_since=self.list.lagging_since(self.word.sent),
+                usual=self.word.waited_for,
+                world_size=directive.world_size,
+                now=time.monotonic(),
+                # Who wrote the last save writes this one: named without it, each share of the save
+                # would pass for a save of its own.
+                grace=longest if self.word.waited_for else NAME_GRACE_SECONDS,
+                longest=longest,
+                answered=self.word.answers(),
+                final=final,
+            )
+
+        procs = procs_of(at.site.config)
+        whole = next_whole(
+            next_of, list(self._heard.values()), world=world, procs=procs, may_pass_over=final
         )
+        found = whole.naming
+        if self.word.all_final():
+            self._tell_torn(whole.torn)  # nobody will tell of what is missing
+            self._skip(tuple(group for group, _ in whole.torn))
         self._wake_at = found.wake_at
         if found.name is None:
             return False
@@ -164,12 +178,14 @@ class Holding:
             n=entry.next_n,
             save=found.name.facts,
             seen={rank: heard.save.paths for rank, heard in found.name.by_rank.items()},
-            world_size=world_of_new(at, directive) or directive.world_size,
+            world_size=world,
             adopted=lead.attempt == 0,
             parent=entry.parent,
         )
         if isinstance(answer, Named):
-            self._named(answer.ship, found.name, skipped=found.skipped)
+            self._named(answer.ship, found.name, skipped=(*found.skipped, *whole.older))
+            if whole.why_torn is not None:
+                await self.committing.give_up(answer.ship, whole.why_torn)
             return True
         if isinstance(answer, Ignored):
             # Whatever else that trainer saved is as little worth.
@@ -215,6 +231,19 @@ class Holding:
         at.candidates = [named, *(c for c in at.candidates if c.name != ship.name)]
         at.tell_candidates()
         self.list.tell()
+
+    def _tell_torn(self, torn: Sequence[tuple[Group, str]]) -> None:
+        for group, why in torn:
+            save = group.lead
+            log.warning("%s gets no name: %s", save.facts.root_key, why)
+            verdict = Verdict(
+                name=f"{save.facts.root_key}@{save.fingerprint[:8]}",
+                step=group.facts.step,
+                reason=Reason.CHECKPOINT_TORN,
+                message=f"{save.facts.root_key}, of ranks {sorted(group.by_rank)}: {why}",
+                at=time.time(),
+            )
+            self._at.reporter.add_verdict(verdict)
 
     def _skip(self, groups: tuple[Group, ...]) -> None:
         for group in groups:

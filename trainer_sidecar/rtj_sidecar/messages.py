@@ -19,6 +19,7 @@ class SeenSave(Wire):
     ordinal: int  # counts the saves of that rank's directory
     facts: SaveFacts
     paths: list[str]
+    sizes: list[int] = Field(default_factory=list)  # of these; an older sidecar tells none
     bytes: int
     seen_at: float
 

@@ -44,6 +44,7 @@ class Telling:
                     ordinal=save.record.ordinal,
                     facts=save.record.facts,
                     paths=[file.path for file in save.pin.files],
+                    sizes=[file.stamp.size for file in save.pin.files],
                     bytes=save.bytes,
                     seen_at=save.record.seen_at,
                 )

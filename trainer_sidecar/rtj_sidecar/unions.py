@@ -1,0 +1,72 @@
+"""Whether what the ranks told of one save is all of it, before it gets a name.
+
+A save that has a name may be chosen before it is durable: its ranks then give each other what they
+have, and nobody looks whether that is all. Must never refuse what its layout cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rtj_sidecar.checkpoints.types import PartFiles
+from rtj_sidecar.naming import Group, Heard, Naming
+from rtj_sidecar.opening import union_gate
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """`torn`: what was passed over, and why. `why_torn`: of what is to be named all the same."""
+
+    naming: Naming
+    torn: tuple[tuple[Group, str], ...] = ()
+    why_torn: str | None = None
+
+    @property
+    def older(self) -> tuple[Group, ...]:
+        """Of what was passed over: it can get no name after the newer one that is named now."""
+        name = self.naming.name
+        return tuple(g for g, _ in self.torn if name is not None and g.arrival < name.arrival)
+
+
+def next_whole(
+    next_of: Callable[[Sequence[Heard]], Naming],
+    heard: Sequence[Heard],
+    *,
+    world: int,
+    procs: int,
+    may_pass_over: bool,
+) -> Whole:
+    """`next_of` what was heard, without what is torn where that may be passed over: once trainers
+    have ended. Before, it is named and given up by name, so that who comes late is known."""
+    left, torn = list(heard), list[tuple[Group, str]]()
+    while True:
+        naming = next_of(left)
+        group = naming.name
+        made_by = None if group is None or group.lead.attempt == 0 else world
+        why = why_torn(group, world=made_by, procs=procs) if group is not None else None
+        if group is None or why is None or not may_pass_over:
+            return Whole(naming, tuple(torn), why)
+        torn.append((group, why))
+        left = [one for one in left if one not in group.by_rank.values()]
+
+
+def why_torn(group: Group, *, world: int | None, procs: int) -> str | None:
+    """What its layout misses in it, as for a commit; None where it is whole, or nobody can tell.
+
+    `world`: pods that made it, None where that is unknown. A sidecar of the version before tells
+    no sizes: then the commit judges.
+    """
+    told = [(rank, heard.save) for rank, heard in sorted(group.by_rank.items())]
+    if any(len(save.sizes) != len(save.paths) for _, save in told):
+        return None
+    parts = [
+        PartFiles(
+            rank=rank,
+            files=dict(zip(save.paths, save.sizes, strict=True)),
+            facts=save.facts.facts,
+        )
+        for rank, save in told
+    ]
+    gate = union_gate(group.lead.facts.layout, parts, world, procs=procs)
+    return gate.detail if gate.passed is False else None
