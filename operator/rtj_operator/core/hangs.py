@@ -77,7 +77,8 @@ def _found(gang: Gang) -> tuple[Hang, dict[int, Stall]] | None:
 
 
 def _is_watched(gang: Gang, member: Member, report: Report) -> bool:
-    """Its trainer of this attempt runs, and a sign of its life would be heard at once."""
+    """Its trainer of this attempt runs, and a sign of its life would have been heard at once: not
+    by an operator that was paused itself, and has not read yet what came meanwhile."""
     trainer, view = report.trainer, member.view
     return (
         trainer.attempt == gang.attempt
@@ -85,6 +86,8 @@ def _is_watched(gang: Gang, member: Member, report: Report) -> bool:
         and not report.terminating
         and view is not None
         and view.connected
+        and view.last_contact is not None
+        and gang.now - view.last_contact <= gang.policy.poll_seconds
     )
 
 

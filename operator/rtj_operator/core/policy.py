@@ -29,6 +29,7 @@ class Policy:
     # reports and nodes
     report_fresh_seconds: float = 10.0  # older than this, a report is no ground for a fast path
     contact_lost_seconds: float = 8.0  # no byte from a sidecar: its connection is dead
+    poll_seconds: float = 40.0  # no poll lasts longer: the operator was paused, or its clock set
     reports_unreachable_seconds: float = 30.0  # then the job is shown as Degraded
     lease_stale_seconds: float = 22.0  # kubelets renew every 10 s: two renewals missed
     stale_lease_share_limit: float = 0.5  # a share: above it, it is the API server
