@@ -108,3 +108,5 @@ def test_a_helper_that_its_program_has_paused_stops_nothing() -> None:
     assert life.sign_at == 35
     assert life.goes_on_without(20.0)
     assert not life.goes_on_without(34.0), "these lines may have been printed before"
+    found_late = life.with_sign(at=60.0)
+    assert not found_late.goes_on_without(34.0), "a save of before the signal"

@@ -88,9 +88,9 @@ class Life:
         return replace(known, step_at=None, sign_at=now, fell_at=None, is_stopped=False)
 
     def goes_on_without(self, stopped_at: float) -> bool:
-        """Whether the trainer gave signs long after some process of it was stopped by a signal: a
-        helper that its own program has paused."""
-        return self.sign_at is not None and self.sign_at > stopped_at + STOPPED_LINES_SECONDS
+        """Whether the trainer made steps long after some process of it was stopped by a signal: a
+        helper that its own program has paused. A save of before may be found late."""
+        return self.step_at is not None and self.step_at > stopped_at + STOPPED_LINES_SECONDS
 
     def with_step(self, step: int | None, *, now: float) -> Life:
         if step is None or step == self.step:
