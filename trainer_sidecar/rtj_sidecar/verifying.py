@@ -18,6 +18,7 @@ from rtj_sidecar.station import Station, log
 from rtj_sidecar.trainer import trail as trails
 from rtj_sidecar.trainer.losses import LOSS_BAND
 
+_WORDS = 1024  # of the newest steps, of which each rank and micro batch may tell
 _ENOUGH = 64  # steps run twice: what comes later is the new attempt's own affair
 
 
@@ -95,10 +96,10 @@ def _older(at: Station) -> trails.Trail:
 
 def _divergence(at: Station) -> Divergence | None:
     """A progress file is believed; of log lines only what no other kind of loss can say."""
-    told = [(r.step, r.loss) for r in at.steps.file[-96:] if r.loss is not None]
+    told = [(r.step, r.loss) for r in at.steps.file[-_WORDS:] if r.loss is not None]
     if told:
         return diverged(told)
-    losses = [(r.step, r.loss) for r in at.steps.log[-96:] if r.loss is not None]
+    losses = [(r.step, r.loss) for r in at.steps.log[-_WORDS:] if r.loss is not None]
     found = diverged(losses or [(None, loss) for loss in at.losses.log])
     return found if found is not None and found.kind is Kind.NOT_FINITE else None
 

@@ -18,6 +18,7 @@ from rtj_api.rules.noise import noise_of
 NOT_FINITE = 2  # in a row
 EXPLODED = 3  # in a row
 HISTORY = 16  # finite losses before an explosion can be told from a beginning
+KEPT = 96  # steps that are looked at
 NEAR = 8  # of these the newest are its centre
 WIDTH = 20.0  # standard deviations of its own noise above it
 TIMES = 1.0  # and so many times itself above it
@@ -44,7 +45,7 @@ def diverged(losses: Sequence[tuple[int | None, float]]) -> Divergence | None:
     them. Exploded: each of the last three lies above what came before them by 20 of its standard
     deviations and by its own size. A loss near 0 is judged by its noise alone.
     """
-    losses = _one_a_step(losses)
+    losses = _one_a_step(losses)[-KEPT:]
     tail = losses[-NOT_FINITE:]
     if len(tail) == NOT_FINITE and not any(math.isfinite(loss) for _, loss in tail):
         step = _first(losses)

@@ -87,5 +87,12 @@ def test_what_several_ranks_say_of_one_step_is_one_loss() -> None:
     assert diverged([*losses(*usual()), *one]) is None
 
 
+def test_an_explosion_that_eight_ranks_tell_of_is_one() -> None:
+    every = [(step, loss) for step, loss in losses(*usual(), 9.0, 11.0, 14.0) for _ in range(8)]
+    found = diverged(every)
+    assert found is not None
+    assert (found.kind, found.step) == (Kind.EXPLODED, 140)
+
+
 def test_an_evaluation_told_under_one_step_is_no_explosion() -> None:
     assert diverged([*losses(*usual()), *[(139, 9.0 + at) for at in range(20)]]) is None
