@@ -83,19 +83,32 @@ def passed(gang: Gang) -> Plan | None:
     found = gang.status.bisection
     if found is None or gang.through_store or not _is_tried(gang, found):
         return None
+    text = _why_good(gang, found)
+    if text is None:
+        return None
+    return _next(gang, found.model_copy(update={"good": found.trial}), text=text, fault=None)
+
+
+def _why_good(gang: Gang, found: Bisection) -> str | None:
+    """Training got far enough beyond the save under trial; None while it did not."""
     step = diagnosing.step_of_attempt(gang, is_sure=True)
     if step is None or step < found.steps[found.trial] + found.run_steps:
         return None
     name = found.saves[found.trial]
-    text = f"bisection {found.id}: {name} is good, training from it made step {step}"
-    return _next(gang, found.model_copy(update={"good": found.trial}), text=text, fault=None)
+    return f"bisection {found.id}: {name} is good, training from it made step {step}"
 
 
 def failed(gang: Gang, first: Fault, faults: tuple[Fault, ...]) -> Plan | None:
-    """The job's own fault came before the save under trial was far enough: that one is bad."""
+    """The job's own fault came before the save under trial was far enough: that one is bad. Where
+    both are heard at once it was far enough, and is good."""
     found = gang.status.bisection
     if found is None or first.charge != Charge.USER or not _is_tried(gang, found):
         return None
+    good = _why_good(gang, found)
+    if good is not None:
+        told = found.model_copy(update={"good": found.trial})
+        text = f"{good}; then {first.message}"
+        return _next(gang, told, text=text, fault=first, faults=faults)
     text = f"bisection {found.id}: {found.saves[found.trial]} is bad: {first.message}"
     told = found.model_copy(update={"bad": found.trial})
     return _next(gang, told, text=text, fault=first, faults=faults)

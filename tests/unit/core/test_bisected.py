@@ -114,6 +114,15 @@ def test_a_fault_of_the_jobs_own_makes_it_bad() -> None:
     assert (after.current.charge, after.current.kind) == (Charge.INTENT, RestartKind.IN_PLACE)
 
 
+def test_a_fault_after_it_got_far_enough_leaves_it_good() -> None:
+    """Both may be heard in one pass, where steps are fast."""
+    after = status_of(decide(trying(found_of(), step=12, exit_code=1)))
+    assert after.bisection is not None
+    assert (after.bisection.good, after.bisection.bad) == (1, 4)
+    assert after.beginnings.wanted is not None
+    assert after.beginnings.wanted.value == SAVES[2]
+
+
 def test_a_lost_pod_says_nothing_of_the_save() -> None:
     plan = decide(observations.without_pod(trying(found_of()), 1))
     assert plan.rule == "fault"
