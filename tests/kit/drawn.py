@@ -21,6 +21,7 @@ from rtj_api.status import (
 from rtj_operator.core.observed import JobKey, JobSpec, JobView, NodeView, Observed, SpecProblem
 
 from kit.drawn_pods import NOW, UID, maybe_time, names, nodes, pods, reports, times, wishes
+from kit.drawn_trouble import advices, factors, memory, wishes_of_recovery
 
 wanted = st.builds(
     WantedBeginning,
@@ -74,6 +75,8 @@ def statuses(draw: st.DrawFn) -> Status:
             Condition(type=ended, status="True", reason="Succeeded", last_transition_time=NOW)
         ]
     used = draw(st.integers(0, 3))
+    remembered = draw(memory(now=NOW, attempt=attempt))
+    incidents = remembered.pop("incidents")
     return Status(
         attempt=attempt,
         starts=draw(st.integers(0, 3)),
@@ -89,6 +92,7 @@ def statuses(draw: st.DrawFn) -> Status:
             may_claim=(may_claim := draw(st.booleans())),
             claim_over="cluster/other" if may_claim else None,
             wanted=draw(st.none() | wanted),
+            varied=draw(factors),
         ),
         beginnings=Beginnings(
             wanted=draw(st.none() | wanted),
@@ -98,7 +102,12 @@ def statuses(draw: st.DrawFn) -> Status:
         placements=[draw(st.integers(1, attempt)) for _ in range(2)],
         resume=draw(st.sampled_from([resume, resume, None])),
         hold=hold,
-        budgets=Budgets(restarts_since_progress=used, in_place_failures=draw(st.integers(0, 3))),
+        budgets=Budgets(
+            restarts_since_progress=used,
+            in_place_failures=draw(st.integers(0, 3)),
+            incidents=incidents,
+        ),
+        **remembered,
         checkpoint=CheckpointStatus(
             last_durable_step=draw(st.none() | st.integers(0, 99)),
             last_durable_name=draw(st.none() | names),
@@ -132,6 +141,7 @@ def observations(draw: st.DrawFn) -> Observed:
         active_deadline_seconds=draw(st.sampled_from([None, None, None, 1, 10_000])),
         start_deadline_seconds=draw(st.sampled_from([None, None, 1, 10_000])),
         ttl_seconds_after_finished=draw(st.sampled_from([None, 0, 10_000])),
+        **draw(wishes_of_recovery),
     )
     problem = SpecProblem(reason=Reason.INVALID_SPEC, message="spec.x: wrong")
     unreadable = draw(st.integers(0, 15)) == 0
@@ -168,6 +178,7 @@ def observations(draw: st.DrawFn) -> Observed:
             for name in draw(st.sets(nodes, max_size=3))
         },
         reports={p.uid: draw(reports(p.uid, p.rank)) for p in views if draw(st.booleans())},
+        node_advice=draw(advices),
         stale_lease_share=draw(st.sampled_from([0.0, 0.3, 0.9])),
         owner_lives=draw(
             st.dictionaries(st.sampled_from(["cluster/other"]), st.booleans(), max_size=1)

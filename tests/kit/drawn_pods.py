@@ -9,6 +9,8 @@ from rtj_api import contract, wire
 from rtj_api.reasons import Reason
 from rtj_operator.core.observed import ContainerEnd, ContainerView, PodView, ReportView
 
+from kit.drawn_trouble import costs, health, maybe_seconds, words
+
 UID = "abcd0000-0000-0000-0000-000000000001"
 NOW = 5000.0
 times = st.floats(min_value=0, max_value=120).map(lambda ago: NOW - round(ago, 3))
@@ -141,6 +143,7 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
             oom_kills=draw(st.integers(0, 1)),
             asked_to_stop=draw(st.booleans()),
             container_restarted=draw(st.booleans()),
+            tail=draw(words),
         ),
         problem=draw(st.none() | problems),
         fence=draw(st.none() | st.integers(1, 5)),
@@ -162,14 +165,20 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
         acted=draw(st.lists(st.sampled_from(wishes), max_size=2, unique=True)),
         pinned=draw(st.lists(names, max_size=3, unique=True)),
         progress=wire.ProgressView(
-            step=draw(st.none() | st.integers(0, 99)), updated_at=draw(maybe_time)
+            step=draw(st.none() | st.integers(0, 99)),
+            updated_at=draw(maybe_time),
+            first_step_at=draw(maybe_time),
+            confirmed=draw(st.booleans()),
+            step_seconds=draw(maybe_seconds),
         ),
         checkpoint=wire.CheckpointView(
             last_durable_step=draw(st.none() | st.integers(0, 99)),
             last_durable_at=draw(maybe_time),
             last_durable_name=draw(st.none() | names),
             pending_saves=draw(st.integers(0, 2)),
+            **draw(costs),
         ),
+        **draw(health(times)),
     )
     connected = draw(st.booleans())
     return ReportView(
