@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 LONG = ("test_fault_matrix", "test_install", "test_example_trainers", "test_transfer_faults")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [item for item in items if HERE in item.path.parents]
     for item in ours:

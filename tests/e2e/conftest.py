@@ -17,6 +17,7 @@ from kit.stack import Stack, stack
 CLUSTER = own(os.environ.get("RTJ_TEST_CLUSTER", "rtj-test"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.e2e)

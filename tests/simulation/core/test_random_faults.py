@@ -6,6 +6,7 @@ The world checks the laws at every write and every start; this module adds the w
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from kit.simulated import Crash, World
@@ -26,8 +27,9 @@ KINDS = (
 class Weather:
     """Draws one fault now and then; all of them heal when it is over."""
 
-    def __init__(self, world: World, *, seed: int) -> None:
+    def __init__(self, world: World, *, seed: int, kinds: Sequence[str] = KINDS) -> None:
         self.world = world
+        self.kinds = kinds
         self.random = random.Random(seed)
         self.heal_at: dict[str, float] = {}
         self.store_back_at: float | None = None
@@ -51,7 +53,7 @@ class Weather:
     def _strike(self) -> None:
         world, draw = self.world, self.random
         running = [p for p in world.pods.values() if p.phase == "Running" and p.node]
-        kind = draw.choice(KINDS)
+        kind = draw.choice(self.kinds)
         self.said.append(f"{world.now - 1000:8.2f} {kind}")
         pod = draw.choice(running) if running else None
         if kind == "store":
@@ -109,9 +111,11 @@ class Weather:
         self.world.hint = True
 
 
-def drive(world: World, *, seed: int, storm: float, quiet: float) -> tuple[Operator, Weather]:
+def drive(
+    world: World, *, seed: int, storm: float, quiet: float, kinds: Sequence[str] = KINDS
+) -> tuple[Operator, Weather]:
     """Storm, then quiet. The operator dies before random writes and comes back with nothing."""
-    weather = Weather(world, seed=seed)
+    weather = Weather(world, seed=seed, kinds=kinds)
     draw = weather.random
     operator = Operator(
         world,
