@@ -121,7 +121,9 @@ class GangWord:
         attempt, and at a stop a rank that has no pod."""
         directive = self._at.directive
         if directive is not None and is_stop(directive):
-            absent = set(directive.replaced) - set(self.said)
+            # Its last word, of the attempt before, may still be known here.
+            heard = {rank for rank, seen in self.said.items() if seen.attempt == self._at.attempt}
+            absent = set(directive.replaced) - heard
             if absent & set(ship.expected):
                 return sorted(absent)
         if ship.fence == self._at.fence:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from rtj_api.wire import Directive, Phase
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.messages import Seen, SeenSave
-from rtj_sidecar.runs.records import SaveFacts
+from rtj_sidecar.runs.records import SaveFacts, ShipRecord
 
 
 def said(*, rank: int, made_in: int | None) -> Seen:
@@ -47,3 +48,32 @@ def test_what_was_left_by_an_older_attempt_makes_no_writer() -> None:
     word.hear(said(rank=1, made_in=2))
     word.forget_ends()  # another trainer begins
     assert word.waited_for == {0}
+
+
+def test_at_a_stop_a_rank_without_a_pod_is_gone_whatever_it_said_in_the_attempt_before() -> None:
+    word = a_word()
+    word.hear(said(rank=1, made_in=2))
+    stop = Directive(
+        jobUID="job-1",
+        podUID="p",
+        rank=0,
+        attempt=3,
+        seq=1,
+        phase=Phase.STOP,
+        world_size=2,
+        coordinator="127.0.0.1",
+        replaced=[1],
+    )
+    word._at.attempt, word._at.directive = 3, stop  # type: ignore[misc]
+    ship = ShipRecord(
+        fence=1,
+        n=2,
+        name="f1-n2-s5",
+        root_key="ckpt_5.pt",
+        layout="torch",
+        expected=[0, 1],
+        world_size=2,
+        named_at=0.0,
+    )
+    word._at.fence = 1  # type: ignore[misc]
+    assert word.without(ship) == [1]
