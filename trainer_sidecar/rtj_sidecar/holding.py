@@ -26,7 +26,7 @@ from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
-from rtj_sidecar.unions import next_whole
+from rtj_sidecar.unions import Shape, next_shape, next_whole
 
 NAME_GRACE_SECONDS, USUAL_GRACE_SECONDS = 2.0, 30.0
 MAX_GRACE_SECONDS = 900.0
@@ -46,6 +46,7 @@ class Holding:
             fence=lambda: station.fence, wake=station.ship_now.set, holders=self.word.holders
         )
         self.committing = Committing(station, self.list, self.word)
+        self._shape: Shape | None = None  # of the last save that several ranks wrote
         self._wake_at: float | None = None
         self._busy = asyncio.Lock()
 
@@ -161,7 +162,12 @@ class Holding:
 
         procs = procs_of(at.site.config)
         whole = next_whole(
-            next_of, list(self._heard.values()), world=world, procs=procs, may_pass_over=final
+            next_of,
+            list(self._heard.values()),
+            world=world,
+            procs=procs,
+            may_pass_over=final,
+            last=self._shape,
         )
         found = whole.naming
         if self.word.all_final():
@@ -184,6 +190,7 @@ class Holding:
         )
         if isinstance(answer, Named):
             self._named(answer.ship, found.name, skipped=(*found.skipped, *whole.older))
+            self._shape = next_shape(self._shape, found.name, world=world)
             if whole.why_torn is not None:
                 await self.committing.give_up(answer.ship, whole.why_torn)
             return True

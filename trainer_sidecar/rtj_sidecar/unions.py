@@ -1,17 +1,54 @@
 """Whether what the ranks told of one save is all of it, before it gets a name.
 
 A save that has a name may be chosen before it is durable: its ranks then give each other what they
-have, and nobody looks whether that is all. Must never refuse what its layout cannot tell.
+have, and nobody looks whether that is all. Where its layout cannot tell, the ranks' last save does:
+who wrote files of the same kinds then writes them now. Must never refuse what neither can tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.checkpoints.types import PartFiles
 from rtj_sidecar.naming import Group, Heard, Naming
 from rtj_sidecar.opening import union_gate
+
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Kinds of paths, numbers apart, that each rank wrote of a save. `world`: its pods."""
+
+    world: int
+    kinds: Mapping[int, frozenset[str]]
+
+    def is_half(self, other: Shape) -> bool:
+        """Whether `other` is the same work of fewer ranks."""
+        same = all(self.kinds.get(rank) == kinds for rank, kinds in other.kinds.items())
+        return same and self.world == other.world and len(other.kinds) < len(self.kinds)
+
+
+def shape_of(group: Group, *, world: int) -> Shape:
+    """Without companions and aliases, which come and go."""
+    kinds = {}
+    for rank, heard in group.by_rank.items():
+        facts = heard.save.facts.facts
+        beside = {*(facts.get("companions") or ()), *(facts.get("aliases") or ())}
+        paths = (path for path in heard.save.paths if path not in beside)
+        kinds[rank] = frozenset(_DIGITS.sub("#", path) for path in paths)
+    return Shape(world, kinds)
+
+
+def next_shape(known: Shape | None, group: Group, *, world: int) -> Shape | None:
+    """What is known after that save got its name. Where fewer ranks than before write alike while
+    nobody has ended, that is how they save now."""
+    shape = shape_of(group, world=world)
+    if len(shape.kinds) > 1:
+        return shape
+    return None if known is not None and known.is_half(shape) else known
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +73,20 @@ def next_whole(
     world: int,
     procs: int,
     may_pass_over: bool,
+    last: Shape | None = None,
 ) -> Whole:
     """`next_of` what was heard, without what is torn where that may be passed over: once trainers
-    have ended. Before, it is named and given up by name, so that who comes late is known."""
+    have ended. Before, it is named and given up by name, so that who comes late is known.
+
+    `last`: what the ranks wrote of their last save, see `next_shape`."""
     left, torn = list(heard), list[tuple[Group, str]]()
     while True:
         naming = next_of(left)
         group = naming.name
         made_by = None if group is None or group.lead.attempt == 0 else world
         why = why_torn(group, world=made_by, procs=procs) if group is not None else None
+        if group is not None and why is None and may_pass_over:
+            why = _why_half(group, last=last, world=world)
         if group is None or why is None or not may_pass_over:
             return Whole(naming, tuple(torn), why)
         torn.append((group, why))
@@ -70,3 +112,10 @@ def why_torn(group: Group, *, world: int | None, procs: int) -> str | None:
     ]
     gate = union_gate(group.lead.facts.layout, parts, world, procs=procs)
     return gate.detail if gate.passed is False else None
+
+
+def _why_half(group: Group, *, last: Shape | None, world: int) -> str | None:
+    if last is None or not last.is_half(shape_of(group, world=world)):
+        return None
+    missing = sorted(set(last.kinds) - set(group.by_rank))
+    return f"rank {missing[0]}, which wrote a share of the save before, has none of it"

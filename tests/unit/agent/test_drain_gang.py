@@ -114,10 +114,10 @@ def pending(pod: PodLike, *, at_least: int = 1) -> Report:
 
 
 def all_durable(two: Two, *, attempt: int) -> None:
-    """Both ranks drained, nothing pending, and the last save of either has its manifest."""
+    """Both ranks drained, nothing pending, and the last save of all that save has its manifest."""
     reports = two.until(SidecarPhase.DRAINED, attempt)
     assert [r.checkpoint.pending_saves for r in reports] == [0, 0]
-    saved = max(r.checkpoint.last_saved_step or 0 for r in reports)
+    saved = min(step for r in reports if (step := r.checkpoint.last_saved_step) is not None)
     assert saved in two.manifests().values()
 
 

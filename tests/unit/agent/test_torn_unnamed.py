@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kit.fleet import Fleet
+from kit import toy_trainer
+from kit.fleet import Fleet, shard
 from kit.handmade import dcp_directory
 
 KEYS = {"model.w": None, "optimizer.m": None}
@@ -52,3 +53,43 @@ async def test_a_share_that_one_rank_finished_is_no_save_to_begin_from(
         save(fleet, 40, place=place)
         await fleet.until(partial(is_durable, fleet, 40), why="the next one durable")
         assert fleet.durable_steps() == [10, 20, 40]
+
+
+def save_files(fleet: Fleet, step: int, *, form: str, ranks: Collection[int] = (0, 1)) -> None:
+    for rank in ranks:
+        path = fleet.pods[rank].path / form.format(step=step, rank=rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        toy_trainer.save(path, shard(step, rank))
+
+
+@pytest.mark.parametrize(
+    "form", ["rank{rank}/step_{step}.pt", "ckpt_{step}_r{rank}.pt", "step_{step}/w{rank}.pt"]
+)
+async def test_nor_where_only_the_save_before_tells_that_another_writes_too(
+    tmp_path: Path, form: str
+) -> None:
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save_files(fleet, step, form=form)
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        save_files(fleet, 30, form=form, ranks=(1,))
+        for pod in fleet.pods:
+            pod.exit_code = 1
+        assert (await fleet.begin()).step == 20
+        assert fleet.durable_steps() == [10, 20]
+        told = [verdict.message for verdict in fleet.pods[0].report.verdicts]
+        assert any("rank 0, which wrote a share of the save before" in text for text in told)
+        save_files(fleet, 40, form=form)
+        await fleet.until(partial(is_durable, fleet, 40), why="the next one durable")
+
+
+async def test_what_one_rank_saves_under_a_name_of_its_own_is_whole(tmp_path: Path) -> None:
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        save_files(fleet, 10, form="rank{rank}/step_{step}.pt")
+        await fleet.until(partial(is_durable, fleet, 10), why="10 durable")
+        save_files(fleet, 20, form="final_{step}.pt", ranks=(0,))
+        for pod in fleet.pods:
+            pod.exit_code = 1
+        assert (await fleet.begin()).step == 20
