@@ -86,6 +86,9 @@ def lost(given_: Any, kept: Any, path: str = "spec") -> list[str]:
             for key, value in given_.items()
             for found in (lost(value, kept[key], f"{path}.{key}") if key in kept else [path])
         ]
+    if isinstance(given_, list) and isinstance(kept, list) and len(given_) == len(kept):
+        pairs = enumerate(zip(given_, kept, strict=True))
+        return [found for at, pair in pairs for found in lost(*pair, f"{path}[{at}]")]
     return [] if given_ == kept else [path]
 
 
