@@ -17,15 +17,11 @@ from kit.stack import Stack, stack
 CLUSTER = own(os.environ.get("RTJ_TEST_CLUSTER", "rtj-test"))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.e2e)
         if not any(mark.name == "timeout" for mark in item.iter_markers()):
             item.add_marker(pytest.mark.timeout(600))
-        # A file that makes clusters of its own stays in one lane; any other test may go anywhere.
-        if item.path.stem == "test_devcluster":
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     # The long ones first: then no lane is left with one at the end.
     items.sort(key=_timeout, reverse=True)
 
