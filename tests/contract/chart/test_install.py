@@ -120,7 +120,8 @@ def test_it_comes_up_by_itself(installed: Installed) -> None:
 
 JOBS = "resumabletrainingjobs.resumable-training.dev"
 NEEDED = [
-    *((verb, JOBS) for verb in ("get", "list", "watch")),
+    # delete: ttlSecondsAfterFinished
+    *((verb, JOBS) for verb in ("get", "list", "watch", "delete")),
     ("update", f"{JOBS}/status"),
     ("update", f"{JOBS}/finalizers"),
     *((verb, "pods") for verb in ("get", "list", "watch", "create", "patch", "delete")),
@@ -129,7 +130,7 @@ NEEDED = [
 ]
 CLUSTER_WIDE = [("get", "nodes"), ("list", "nodes"), ("watch", "nodes")]
 REFUSED = [
-    *((verb, JOBS) for verb in ("create", "update", "patch", "delete")),
+    *((verb, JOBS) for verb in ("create", "update", "patch")),
     *((verb, "secrets") for verb in ("get", "list", "create")),
     ("create", "pods/exec"),
     ("get", "pods/log"),
@@ -153,6 +154,10 @@ def test_it_may_do_what_it_needs_and_no_more(installed: Installed) -> None:
     for verb, resource in REFUSED:
         assert not installed.may(verb, resource), f"{verb} {resource} is allowed"
     assert not installed.may("get", "namespaces", name="default")
+    ledger = f"{FULL_NAME}-nodes"
+    for verb in ("get", "update"):
+        assert installed.may(verb, "configmaps", namespace=NAMESPACE, name=ledger)
+        assert not installed.may(verb, "configmaps", namespace=NAMESPACE, name="another")
 
 
 def test_prometheus_finds_it_as_the_monitor_says(installed: Installed) -> None:
