@@ -169,13 +169,19 @@ def _tested(
             f"{now.node or 'this one'}"
         )
         return Diagnosis(charge=user, vary=Factor.NODE, withdrawn=is_withdrawn, why=why)
-    if not same_place or count < MOST_RESTARTS:
+    if not same_place or count < MOST_RESTARTS or (not is_withdrawn and _may_pass(every, origin)):
         return Diagnosis(charge=user, withdrawn=is_withdrawn)
     if is_withdrawn and not (same_step and now.step is not None):
         return _withdrawn(every)
     is_step = now.step is not None and same_step
     text = _step(every) if is_step else _program(now, count=count)
     return Diagnosis(charge=user, withdrawn=is_withdrawn, end=End.FAIL, why=text)
+
+
+def _may_pass(every: Sequence[Incident], origin: Origin) -> bool:
+    """Before the first step a trainer may miss what is elsewhere and comes back, such as a server
+    of data; the budget, with its back-off, gives it minutes. A step that fails is its own doing."""
+    return origin == Origin.OPEN and all(i.step is None for i in every)
 
 
 def _varied_by_chance(every: Sequence[Incident]) -> set[str]:

@@ -101,14 +101,30 @@ def test_an_older_save_that_fails_alike_ends_the_suspicion_at_once() -> None:
     assert answer.end is None
 
 
-def test_before_any_save_it_is_the_program() -> None:
-    answer = found(NOTHING, NOTHING, NOTHING.model_copy(update={"varied": "Node", "node": "b"}))
+def test_before_any_step_it_is_the_program_where_its_sign_says_so() -> None:
+    moved = NOTHING.model_copy(update={"varied": "Node", "node": "b"})
+    answer = found(NOTHING, NOTHING, moved, origin=Origin.PLACE)
     assert answer.end is End.FAIL
     assert "before the first step" in answer.why
 
 
-@pytest.mark.parametrize("origin", [Origin.OPEN, Origin.PLACE, Origin.PROGRAM])
-@pytest.mark.parametrize("first", [fault(), fault(**LATE), NOTHING])
+@pytest.mark.parametrize("count", [3, 9])
+def test_before_any_step_what_no_sign_explains_may_pass_and_the_budget_decides(count: int) -> None:
+    """A server of data that is away for a minute ends no job in three tries of a second."""
+    moved = NOTHING.model_copy(update={"varied": "Node", "node": "b"})
+    answer = found(NOTHING, *[moved] * (count - 1), origin=Origin.OPEN)
+    assert (answer.end, answer.charge) == (None, Charge.USER)
+
+
+@pytest.mark.parametrize(
+    ("origin", "first"),
+    [
+        (origin, first)
+        for origin in (Origin.OPEN, Origin.PLACE, Origin.PROGRAM)
+        for first in (fault(), fault(**LATE), NOTHING)
+        if (origin, first) != (Origin.OPEN, NOTHING)
+    ],
+)
 @pytest.mark.parametrize("can_roll_back", [True, False])
 def test_no_test_takes_more_than_three_restarts(
     origin: Origin, first: Incident, can_roll_back: bool
