@@ -26,7 +26,13 @@ RULES = {
     "TrainingJobStartsWithoutCompletion",
     "TrainingJobRestartingWithoutProgress",
 }
-CRASH = "import time, sys; print('step 1 loss 1.0', flush=True); time.sleep(0.3); sys.exit(3)"
+# Each time in another way: what comes again alike at one step is not tried to the budget's end.
+CRASH = """
+import random, sys, time
+print("step", random.randrange(1, 10**6), "loss 1.0", flush=True)
+time.sleep(0.3)
+sys.exit(random.choice([3, 4, 5, 6, 7]))
+"""
 
 
 @pytest.mark.timeout(600)
