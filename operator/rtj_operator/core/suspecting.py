@@ -20,7 +20,7 @@ from rtj_operator.core.recording import record
 
 
 def why_passed_over(status: Status, *, proved: bool) -> dict[str, str]:
-    """By name: why a save is not tried, for now or, once it is proved bad, for good."""
+    """By name: why a save is not tried: another goes first, or it is proved bad."""
     outcome = "an older one got past that point" if proved else "an older one is tried first"
     return {
         s.name: f"suspect since attempt {s.attempt} ({s.alike}{s.where}); {outcome}"

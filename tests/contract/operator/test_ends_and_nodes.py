@@ -190,4 +190,5 @@ async def test_the_api_server_takes_wishes_and_demands_about_many_nodes(space) -
     }
     names = [f"node-{i}" for i in range(48)]
     made = shun(keep_off(pod, names), names)
-    space.run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(made))
+    told = space.run("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(made))
+    assert json.loads(told)["spec"]["affinity"] == made["spec"]["affinity"]

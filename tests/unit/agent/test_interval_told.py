@@ -63,3 +63,5 @@ def test_at_the_start_and_whenever_it_changes(pod: PodLike) -> None:
 def test_of_an_operator_that_tells_none(pod: PodLike) -> None:
     go(pod, interval=None)
     says(pod, "at the start None\n")
+    assert "now " not in pod.output()
+    assert not (pod.root / "rtj/run/checkpoint-interval").exists()

@@ -219,6 +219,7 @@ def test_its_pods_go_even_from_a_node_that_died(complete: bool) -> None:
     for node in {pod.node for pod in op.world.pods.values()}:
         op.world.kill_node(node or "")
     op.run_until(lambda: not op.world.pods, within=600)
+    assert state(op).phase == (JobPhase.SUCCEEDED if complete else JobPhase.FAILED)
 
 
 @pytest.mark.parametrize("action", list(wire.RequestAction))

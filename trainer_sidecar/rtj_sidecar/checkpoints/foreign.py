@@ -9,13 +9,13 @@ goes to `<path>/.rtj/set-aside/<attempt>/` and stays there.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from rtj_api.contract import HIDDEN_DIR
 
 from rtj_sidecar.checkpoints.ledger import alias_mark, ledger_path
+from rtj_sidecar.checkpoints.marks_file import write_marks
 from rtj_sidecar.checkpoints.types import FileEntry, FoundSave, Snapshot
 
 
@@ -48,14 +48,7 @@ def write_foreign(root: Path, snapshot: Snapshot) -> frozenset[str]:
     OSError."""
     marks = frozenset(alias_mark(entry) for entry in snapshot.files)
     if marks:
-        path = foreign_path(root)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name("foreign.tmp")
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(sorted(marks), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_marks(foreign_path(root), marks)
     return marks
 
 

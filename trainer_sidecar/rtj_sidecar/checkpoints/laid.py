@@ -12,7 +12,6 @@ Must never leave out a file of a directory in which nothing was, nor one that th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from rtj_api.contract import HIDDEN_DIR
 from rtj_sidecar.checkpoints.layouts.dcp_rules import MARKER, SHARD
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
 from rtj_sidecar.checkpoints.ledger import alias_mark
+from rtj_sidecar.checkpoints.marks_file import write_marks
 from rtj_sidecar.checkpoints.types import FileEntry
 
 
@@ -45,13 +45,7 @@ def write_laid(root: Path, files: Iterable[FileEntry]) -> frozenset[str]:
     path = laid_path(root)
     if not marks and not path.exists():
         return marks
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name("laid.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(sorted(marks), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_marks(path, marks)
     return marks
 
 
