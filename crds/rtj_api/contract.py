@@ -24,6 +24,8 @@ LABEL_JOB = f"{GROUP}/job"
 LABEL_RANK = f"{GROUP}/rank"
 LABEL_ROLE = f"{GROUP}/role"
 ROLE_RANK = "rank"
+ROLE_SPARE = "spare"  # until it has taken a rank
+NO_RANK = -1
 ANNOTATION_DIRECTIVE = f"{GROUP}/directive"
 ANNOTATION_MADE_IN = f"{GROUP}/made-in-attempt"
 ANNOTATION_TEMPLATE_HASH = f"{GROUP}/template-hash"
@@ -122,6 +124,11 @@ SIGNED_PREFIX = b"rtj-directive-1\0"
 def pod_name(*, job: str, rank: int, made_in: int, job_uid: str) -> str:
     """`<job>-<rank>-<attempt it was made in>-<4 hex of the job's UID>`: twice the same is a 409."""
     return f"{job}-{rank}-{made_in}-{job_uid.replace('-', '')[:4]}"
+
+
+def spare_name(*, job: str, spare: int, made_in: int, job_uid: str) -> str:
+    """`<job>-s<k>-<attempt it was made in>-<4 hex>`: kept with whatever rank it takes."""
+    return f"{job}-s{spare}-{made_in}-{job_uid.replace('-', '')[:4]}"
 
 
 def sidecar_url(host: str, *, port: int) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rtj_api.contract import NO_RANK
 from rtj_api.rules.resume import Chosen, Facts, choose
 from rtj_api.wire import Phase, Report, Resume, SidecarPhase
 
 from kit import toy_trainer
 from kit.podlike import PodLike, free_port, make_pod
 
-HOLDER, OTHER = "127.0.0.2", "127.0.0.3"
+HOLDER, OTHER, SPARE = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
 
 class Gang:
@@ -40,8 +41,25 @@ class Gang:
         self.made.append(pod)
         return pod.start()
 
+    def spare(self, *, plays: int, made_in: int = 1) -> PodLike:
+        """A pod that waits; it is that rank's once it stands in `ranks` and is directed."""
+        pod = make_pod(
+            self.directory,
+            store=self.directory / "store",
+            rank=NO_RANK,
+            spare=0,
+            made_in=made_in,
+            port=self.ports[0],
+            address=SPARE,
+            pod_volume=True,
+            **self.options,  # type: ignore[arg-type]
+        )
+        pod.plays = plays
+        self.made.append(pod)
+        return pod.start()
+
     def direct(self, phase: Phase, attempt: int, **options: object) -> None:
-        at = {"coordinator": HOLDER, "coordinator_port": self.ports[0]}
+        at = {"coordinator": self.ranks[0].address, "coordinator_port": self.ports[0]}
         for pod in self.ranks:
             pod.direct(phase, attempt, world_size=2, **at, **options)  # type: ignore[arg-type]
 

@@ -62,6 +62,7 @@ class PodLike:
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"
+    plays: int | None = None  # the rank that a spare is given
     shell: str | None = None  # the trainer's image has this sh and no Python
     agent: subprocess.Popen[bytes] | None = None
     trainer: Supervised | None = None
@@ -166,7 +167,7 @@ class PodLike:
             suspects=list(suspects),
             job_uid=self.config.job_uid,
             pod_uid=self.uid,
-            rank=self.config.rank,
+            rank=self.config.rank if self.plays is None else self.plays,
             attempt=attempt,
             seq=SEQ[phase],
             phase=phase,

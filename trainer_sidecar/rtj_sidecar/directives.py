@@ -32,6 +32,8 @@ def accept(
         return Refused(f"it is for pod {directive.pod_uid}, this is {pod_uid}")
     if highest is None:
         return None
+    if directive.rank != highest.rank:
+        return Refused(f"it is for rank {directive.rank}, this pod plays rank {highest.rank}")
     # The same directive with the permission to claim is the answer to a question of ours; that to
     # go through the store stands above the go, and is never taken back within an attempt.
     new, old = (

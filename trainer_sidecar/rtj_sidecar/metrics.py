@@ -30,7 +30,12 @@ class SidecarCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         report, traffic = self.report(), self.traffic()
         names = ["namespace", "name", "rank"]
-        labels = [self.namespace, self.job, str(report.rank)]
+        waits = report.standby
+        labels = [
+            self.namespace,
+            self.job,
+            str(report.rank) if waits is None else f"s{waits.spare}",
+        ]
 
         def gauge(name: str, text: str, value: float | None) -> Iterator[Metric]:
             if value is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rtj_sidecar.agent import Agent
 from rtj_sidecar.config import ConfigError, Site, read_site
+from rtj_sidecar.standby import Standby
 
 
 class JsonLines(logging.Formatter):
@@ -39,22 +40,27 @@ class PortTaken(Exception):
 
 
 async def serve(site: Site) -> None:
-    """Run one agent until SIGTERM or SIGINT."""
-    agent = Agent(site)
-    try:
-        await agent.start()
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        # On the host's network: the pod is replaced, and a new one has another port.
-        await agent.close()
-        raise PortTaken(f"port {site.port} is taken on this node: {error.strerror}") from error
-    work = asyncio.create_task(agent.run())
+    """Run one agent until SIGTERM or SIGINT; in a spare, as soon as it has a rank."""
+    work = asyncio.create_task(_wait_and_work(site))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await work
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        # On the host's network: the pod is replaced, and a new one has another port.
+        raise PortTaken(f"port {site.port} is taken on this node: {error.strerror}") from error
+
+
+async def _wait_and_work(site: Site) -> None:
+    if site.config.spare is not None:
+        site = await Standby(site).until_placed()
+    agent = Agent(site)
+    try:
+        await agent.start()
+        await agent.run()
     finally:
         await agent.close()
 

@@ -141,7 +141,8 @@ class SidecarConfig(Wire):
     job_uid: str = Field(alias="jobUID")
     namespace: str
     job: str
-    rank: int
+    rank: int  # NO_RANK in a spare
+    spare: int | None = None  # its number: the first directive that it accepts gives it its rank
     made_in: int
     image: str | None = None  # these two of the trainer's container: told when they change
     command: list[str] = Field(default_factory=list)

@@ -229,13 +229,22 @@ class DirectoryFence(Wire):
     followed: str | None = None  # "<clusterUID>/<jobUID>" of another job that held it before
 
 
+class StandbyView(Wire):
+    """A spare that no directive has given a rank yet, and what it has fetched ahead."""
+
+    spare: int
+    name: str | None = None  # the save that is here whole, but for what each rank has of its own
+    bytes: int = 0  # of it
+    why: str | None = None  # why the newest is not here
+
+
 class Report(Wire):
     """`GET /status`. A reader drops it when jobUID or podUID is not what it expects."""
 
     version: int = CONTRACT_VERSION
     job_uid: str = Field(alias="jobUID")
     pod_uid: str = Field(alias="podUID")
-    rank: int
+    rank: int  # NO_RANK as long as `standby` is there
     boot_id: str = Field(alias="bootID")
     sequence: int  # rises with each change; the `since` of the long poll
     sent_at: float
@@ -250,6 +259,7 @@ class Report(Wire):
     degraded: list[Problem] = Field(default_factory=list)
     lingering: int = 0  # processes left by a trainer that ended, which do not die
     directory: DirectoryFence | None = None  # only from whoever touches a fenced directory
+    standby: StandbyView | None = None  # a spare's, until it has a rank
     # rank 0 only
     fence: int | None = None  # held
     fence_owner: str | None = None  # "<clusterUID>/<jobUID>" of a fence that is not ours

@@ -53,6 +53,22 @@ def index_of(history: History, *, base_url: str) -> dict[str, Any]:
     return {"checkpoints": entries, "latest_valid_checkpoint": latest, "fence": history.highest}
 
 
+def newest_told(context: Context) -> str | None:
+    """The name of the newest valid save as the index has it: a hint, one small read.
+
+    Raises StoreProblem.
+    """
+    found = context.store.get(context.full(keys.INDEX))
+    try:
+        told = json.loads(found.data) if found is not None else {}
+        latest = told.get("latest_valid_checkpoint")
+        entry = next((e for e in told.get("checkpoints", ()) if e["path"] == latest), None)
+        is_at_hand = entry is not None and not entry.get("archived")
+        return str(entry["name"]) if entry is not None and is_at_hand else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
 def write_index(context: Context, history: History) -> bool:
     """Replace the index unless it already tells of a newer fence. False: others were faster."""
     document = index_of(history, base_url=f"{context.store.url}/{context.run_id}")

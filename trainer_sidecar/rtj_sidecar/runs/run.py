@@ -50,7 +50,7 @@ from rtj_sidecar.runs.history import History, listed_manifests, read_history
 from rtj_sidecar.runs.imports.importing import Proved, bring_in
 from rtj_sidecar.runs.imports.places import Place
 from rtj_sidecar.runs.imports.surveying import How
-from rtj_sidecar.runs.index import write_index
+from rtj_sidecar.runs.index import newest_told, write_index
 from rtj_sidecar.runs.judging import Judging
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.moving import Moving
@@ -388,6 +388,10 @@ class Run:
                 return None
             self._manifests[save] = found[0]
         return self._manifests[save]
+
+    def newest_told(self) -> str | None:
+        """The newest valid save by the index: what a fetch ahead is worth. Raises StoreProblem."""
+        return newest_told(self._context)
 
     def wanted(self, name: str) -> list[FileRecord]:
         """What this rank restores of a committed save; empty where it is not committed."""
