@@ -122,22 +122,6 @@ class Committing:
             at.tell_candidates()
         return True
 
-    async def give_up(self, ship: ShipRecord, why: str) -> None:
-        """Drop it by name; where the store does not take that now, its commit does it later."""
-        run = self._at.run
-        if run is None:
-            return
-        marked = await self.in_store(
-            run.judging.mark,
-            ship.name,
-            kind=MarkKind.DROPPED,
-            reason=Reason.CHECKPOINT_TORN,
-            message=why,
-            fence=self._at.fence,
-        )
-        if marked is not None:
-            self._drop(ship, why)
-
     async def _retain(self) -> None:
         """What no rule keeps any more is marked, and deleted an hour later; what is old enough
         goes to the archive, behind everything else."""

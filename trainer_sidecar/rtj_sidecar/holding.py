@@ -166,12 +166,16 @@ class Holding:
             list(self._heard.values()),
             world=world,
             procs=procs,
-            may_pass_over=final,
+            has_ended=final,
             last=self._shape,
         )
         found = whole.naming
-        if self.word.all_final():
-            self._tell_torn(whole.torn)  # nobody will tell of what is missing
+        if not final or self.word.all_final():
+            # Nobody tells of what is missing any more, or in time. Who does all the same is known
+            # for a latecomer.
+            self._tell_torn(whole.torn)
+            for group, _ in whole.torn:
+                self._late.named(None, group, was_guess=not self.word.waited_for)
             self._skip(tuple(group for group, _ in whole.torn))
         self._wake_at = found.wake_at
         if found.name is None:
@@ -191,8 +195,6 @@ class Holding:
         if isinstance(answer, Named):
             self._named(answer.ship, found.name, skipped=(*found.skipped, *whole.older))
             self._shape = next_shape(self._shape, found.name, world=world)
-            if whole.why_torn is not None:
-                await self.committing.give_up(answer.ship, whole.why_torn)
             return True
         if isinstance(answer, Ignored):
             # Whatever else that trainer saved is as little worth.
@@ -209,9 +211,10 @@ class Holding:
         at.journal.note(next_n=ship.n + 1)
         self._skip(skipped)
         self._finish(group)
-        self._late.named(
-            ship.name, group, expected=ship.expected, was_guess=not self.word.waited_for
-        )
+        self._late.named(ship.name, group, was_guess=not self.word.waited_for)
+        # The record may be of a try whose answer was lost, before that rank told.
+        for rank in set(group.by_rank) - set(ship.expected):
+            self._late.missed(ship.name, rank)
         self.list.add(
             OpenShip(record=ship, generations=group.generations, made_in=group.lead.attempt)
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from rtj_sidecar.messages import SeenSave
@@ -28,7 +27,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    name: str
+    name: str | None
     lead: SeenSave
     ranks: frozenset[int]
     first_at: float
@@ -43,9 +42,10 @@ class Latecomers:
         self._waiting: list[Late] = []
         self.longest = 0.0  # seconds: the latest that any share of this gang came
 
-    def named(self, name: str, group: Group, *, expected: Collection[int], was_guess: bool) -> None:
-        """`was_guess`: nothing was known yet of which ranks write."""
-        one = _Named(name, group.lead, frozenset(expected), group.first_at, was_guess)
+    def named(self, name: str | None, group: Group, *, was_guess: bool) -> None:
+        """`name`: None where it was seen to be torn, and got none. `was_guess`: nothing was known
+        yet of which ranks write."""
+        one = _Named(name, group.lead, frozenset(group.by_rank), group.first_at, was_guess)
         self._named.append(one)
 
     def hear(self, rank: int, save: SeenSave) -> bool:
@@ -58,9 +58,14 @@ class Latecomers:
                 continue
             seconds = time.monotonic() - one.first_at
             self.longest = max(self.longest, seconds)
-            self._waiting.append(Late(one.name, rank, seconds))
+            if one.name is not None:
+                self._waiting.append(Late(one.name, rank, seconds))
             return True
         return False
+
+    def missed(self, name: str, rank: int) -> None:
+        """That rank had told of its share, and the record of the name was made without it."""
+        self._waiting.append(Late(name, rank, self.longest))
 
     def take(self) -> list[Late]:
         """Those that nothing was done about yet; what fails is to be given back."""

@@ -53,11 +53,10 @@ def next_shape(known: Shape | None, group: Group, *, world: int) -> Shape | None
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """`torn`: what was passed over, and why. `why_torn`: of what is to be named all the same."""
+    """`torn`: what was passed over, and why."""
 
     naming: Naming
     torn: tuple[tuple[Group, str], ...] = ()
-    why_torn: str | None = None
 
     @property
     def older(self) -> tuple[Group, ...]:
@@ -72,23 +71,26 @@ def next_whole(
     *,
     world: int,
     procs: int,
-    may_pass_over: bool,
+    has_ended: bool,
     last: Shape | None = None,
 ) -> Whole:
-    """`next_of` what was heard, without what is torn where that may be passed over: once trainers
-    have ended. Before, it is named and given up by name, so that who comes late is known.
+    """`next_of` what was heard, without what is torn: that gets no record at all, for whoever came
+    next would find it there, and no mark beside it if this holder died in between.
 
-    `last`: what the ranks wrote of their last save, see `next_shape`."""
+    `last`: what the ranks wrote of their last save, see `next_shape`; it judges once trainers have
+    ended (`has_ended`)."""
     left, torn = list(heard), list[tuple[Group, str]]()
     while True:
         naming = next_of(left)
         group = naming.name
-        made_by = None if group is None or group.lead.attempt == 0 else world
-        why = why_torn(group, world=made_by, procs=procs) if group is not None else None
-        if group is not None and why is None and may_pass_over:
+        if group is None:
+            return Whole(naming, tuple(torn))
+        made_by = None if group.lead.attempt == 0 else world
+        why = why_torn(group, world=made_by, procs=procs)
+        if why is None and has_ended:
             why = _why_half(group, last=last, world=world)
-        if group is None or why is None or not may_pass_over:
-            return Whole(naming, tuple(torn), why)
+        if why is None:
+            return Whole(naming, tuple(torn))
         torn.append((group, why))
         left = [one for one in left if one not in group.by_rank.values()]
 

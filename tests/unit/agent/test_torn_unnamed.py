@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
 import pytest
 from kit import toy_trainer
 from kit.fleet import Fleet, shard
+from kit.fleet_pod import FleetPod, PodDied
 from kit.handmade import dcp_directory
+from rtj_sidecar import holding
 
 KEYS = {"model.w": None, "optimizer.m": None}
 
@@ -93,3 +95,34 @@ async def test_what_one_rank_saves_under_a_name_of_its_own_is_whole(tmp_path: Pa
         for pod in fleet.pods:
             pod.exit_code = 1
         assert (await fleet.begin()).step == 20
+
+
+def dies_at(verb: str, key: str) -> Callable[[str, str], None]:
+    def gate(asked: str, at: str) -> None:
+        if asked == verb and key in at:
+            raise PodDied(f"{asked} {at}")
+
+    return gate
+
+
+async def test_nor_where_rank_0_dies_as_soon_as_it_has_seen_that_a_share_does_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainers run on, and the other rank's share of the save does not come in time."""
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save(fleet, step, place="step_{}")
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        fleet.pods[0].store.gate = dies_at("put", "/marks/")
+        save(fleet, 30, place="step_{}", ranks=(0,))
+        told = partial(verdicts, fleet.pods[0])
+        await fleet.until(lambda: told() or fleet.pods[0].died, why="it is seen as torn")
+        assert not [ship for ship in fleet.history().ships.values() if ship.step == 30]
+        await fleet.replace(0, made_in=2, keeps_disk=True)
+        assert (await fleet.begin(replaced=[0])).step == 20
+
+
+def verdicts(pod: FleetPod) -> list[str]:
+    return [verdict.message for verdict in pod.report.verdicts]
