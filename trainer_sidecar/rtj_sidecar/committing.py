@@ -94,32 +94,26 @@ class Committing:
 
     async def refuse_half(self, late: Late) -> bool:
         """Whether it is done with: the save that was named without that share is given up."""
-        at = self._at
-        run, fence = at.run, at.fence
+        run, fence = self._at.run, self._at.fence
+        if late.name is None:
+            return True
         if run is None or fence is None or not await self.in_store(run.held, fence):
             return False
         is_open = late.name in self._list.open
-        why = (
-            f"rank {late.rank} told of its share {late.seconds:.1f} s after the first word of this "
-            "save, which had been named without it by then: it is not whole. The saves after it "
-            "wait for that rank"
-        )
         marked = await self.in_store(
             run.judging.mark,
             late.name,
             kind=MarkKind.DROPPED if is_open else MarkKind.INVALID,
             reason=Reason.CHECKPOINT_TORN,
-            message=why,
-            evidence={"rank": late.rank, "seconds": round(late.seconds, 3)},
+            message=late.why,
+            evidence={"rank": late.rank, "seconds": late.seconds},
             fence=fence,
         )
         if marked is None:
             return False
         if late.name in self._list.open:
-            self._drop(self._list.open[late.name].record, why)
-        else:
-            at.candidates = [c for c in at.candidates if c.name != late.name]
-            at.tell_candidates()
+            self._drop(self._list.open[late.name].record, late.why)
+        # A durable one stays among the candidates, as invalid: that there was one forbids step 0.
         return True
 
     async def _retain(self) -> None:

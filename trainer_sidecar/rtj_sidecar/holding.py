@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Phase, Verdict
@@ -17,16 +18,18 @@ from rtj_api.wire import Candidate, Phase, Verdict
 from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.committing import Committing
 from rtj_sidecar.gangword import GangWord
-from rtj_sidecar.latecomers import Latecomers
-from rtj_sidecar.messages import OpenShip, Seen
+from rtj_sidecar.latecomers import Late, Latecomers, known_of
+from rtj_sidecar.messages import OpenShip, Seen, SeenSave
 from rtj_sidecar.naming import Group, Heard, Naming, groups, next_naming
 from rtj_sidecar.opening import procs_of, world_of_new
+from rtj_sidecar.remembered import recorded_names, recorded_shape
+from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.runs.ships import Ignored, Named
 from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
-from rtj_sidecar.unions import Shape, next_shape, next_whole
+from rtj_sidecar.unions import Shape, next_shape, next_whole, shape_of
 
 NAME_GRACE_SECONDS, USUAL_GRACE_SECONDS = 2.0, 30.0
 MAX_GRACE_SECONDS = 900.0
@@ -42,6 +45,7 @@ class Holding:
         self._arrival = 0
         self.word = GangWord(station)
         self._late = Latecomers()
+        self._refusing: dict[tuple[int, str | None], Late] = {}  # that the store does not know yet
         self.list = ShipList(
             fence=lambda: station.fence, wake=station.ship_now.set, holders=self.word.holders
         )
@@ -61,20 +65,43 @@ class Holding:
         missed: list[str] = []
         for save in seen.saves:
             key = (seen.rank, save.fingerprint)
+            if key in self._refusing:
+                continue  # what it lacks is told to nobody before the store knows it
             if key in self._done:
                 if not self.list.names_generation(seen.rank, save.fingerprint):
                     missed.append(save.fingerprint)
             elif key not in self._heard:
-                self._arrival += 1
-                if save.attempt == at.attempt and self._late.hear(seen.rank, save):
-                    self.word.has_latecomers = True
-                    self._done.append(key)
-                    missed.append(save.fingerprint)
+                if self._is_late(seen.rank, save):
                     continue
+                self._arrival += 1
                 question = 0 if self.word.waited_for else self._ask()
                 self._heard[key] = Heard(seen.rank, save, self._arrival, now, question)
         self.list.skipped_again(missed)
         at.ship_now.set()
+
+    def _is_late(self, rank: int, save: SeenSave) -> bool:
+        """A share of what was named without it: from here on nobody may begin from that."""
+        late = self._late.hear(rank, save)
+        if late is None:
+            return False
+        self.word.has_latecomers = True
+        self._refuse(late)
+        return True
+
+    def _refuse(self, late: Late) -> None:
+        self._refusing[late.rank, late.fingerprint] = late
+        if late.name is not None:
+            self._at.halves[late.name] = late.why
+            self._at.tell_candidates()
+
+    def learn(self, history: History) -> None:
+        """What a holder before this one knew, by the records; what was heard so far is judged by
+        it, too."""
+        self._shape = recorded_shape(history) or self._shape
+        self._late.learn(recorded_names(history, job_uid=self._at.site.config.job_uid))
+        for key, heard in list(self._heard.items()):
+            if self._is_late(heard.rank, heard.save):
+                del self._heard[key]
 
     # --- what it knows ---
 
@@ -84,7 +111,7 @@ class Holding:
 
     def is_idle(self) -> bool:
         """Whether nothing that was heard of waits to become durable."""
-        return not self.list.open and not self._heard
+        return not (self.list.open or self._heard or self._refusing)
 
     def give_up_leftovers(self) -> None:
         """What an older attempt left without a name is never named by this one.
@@ -113,9 +140,12 @@ class Holding:
 
     async def _refuse_halves(self) -> None:
         """Nobody may begin from a save that was named without the share of a rank that wrote."""
-        for late in self._late.take():
-            if not await self.committing.refuse_half(late):
-                self._late.give_back(late)
+        for key, late in list(self._refusing.items()):
+            if await self.committing.refuse_half(late):
+                self._refusing.pop(key, None)
+                if late.fingerprint is not None:
+                    self._done.append((late.rank, late.fingerprint))
+                    self.list.skipped_again([late.fingerprint])
 
     async def work(
         self, *, final: bool = False, may_name: bool = True, may_commit: bool = True
@@ -175,12 +205,13 @@ class Holding:
             # for a latecomer.
             self._tell_torn(whole.torn)
             for group, _ in whole.torn:
-                self._late.named(None, group, was_guess=not self.word.waited_for)
+                guess = not self.word.waited_for
+                self._late.named(known_of(group, name=None, was_guess=guess))
             self._skip(tuple(group for group, _ in whole.torn))
         self._wake_at = found.wake_at
         if found.name is None:
             return False
-        lead = found.name.lead
+        lead, shape = found.name.lead, shape_of(found.name, world=world)
         entry = at.journal.entry
         answer = await self.committing.in_store(
             run.name_ship,
@@ -189,12 +220,13 @@ class Holding:
             save=found.name.facts,
             seen={rank: heard.save.paths for rank, heard in found.name.by_rank.items()},
             world_size=world,
-            adopted=lead.attempt == 0,
+            made_in=lead.attempt,
+            shape=shape.kinds,
             parent=entry.parent,
         )
         if isinstance(answer, Named):
             self._named(answer.ship, found.name, skipped=(*found.skipped, *whole.older))
-            self._shape = next_shape(self._shape, found.name, world=world)
+            self._shape = next_shape(self._shape, shape)
             return True
         if isinstance(answer, Ignored):
             # Whatever else that trainer saved is as little worth.
@@ -211,10 +243,11 @@ class Holding:
         at.journal.note(next_n=ship.n + 1)
         self._skip(skipped)
         self._finish(group)
-        self._late.named(ship.name, group, was_guess=not self.word.waited_for)
-        # The record may be of a try whose answer was lost, before that rank told.
-        for rank in set(group.by_rank) - set(ship.expected):
-            self._late.missed(ship.name, rank)
+        known = known_of(group, name=ship.name, was_guess=not self.word.waited_for)
+        # The record may be of a try whose answer was lost, before another rank told.
+        self._late.named(replace(known, ranks=frozenset(ship.expected)))
+        for rank in known.ranks - set(ship.expected):
+            self._refuse(Late(ship.name, rank, None, None))
         self.list.add(
             OpenShip(record=ship, generations=group.generations, made_in=group.lead.attempt)
         )

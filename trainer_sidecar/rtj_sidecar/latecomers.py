@@ -8,69 +8,84 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.messages import SeenSave
-from rtj_sidecar.naming import Group, same_save
+from rtj_sidecar.naming import Group, is_one_save
+from rtj_sidecar.runs.records import SaveFacts
 
 KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """A rank's share of the save `name`, `seconds` after the first word of that save."""
+class Known:
+    """A save that has its name, or (`name` None) was seen to be torn and got none; `ranks` have a
+    share of it.
 
-    name: str
-    rank: int
-    seconds: float
+    `was_guess`: nothing was known then of which ranks write. `first_at`: monotonic, of its first
+    word; None where only the record tells of it."""
+
+    name: str | None
+    attempt: int
+    facts: SaveFacts
+    ranks: frozenset[int]
+    was_guess: bool
+    first_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class Late:
+    """A rank's share of the save `name`, `seconds` after the first word of that save, if known;
+    `fingerprint`: of its generation there, None where that rank waits for no answer."""
+
     name: str | None
-    lead: SeenSave
-    ranks: frozenset[int]
-    first_at: float
-    was_guess: bool
+    rank: int
+    seconds: float | None
+    fingerprint: str | None
+
+    @property
+    def why(self) -> str:
+        when = "" if self.seconds is None else f" {self.seconds:.1f} s after the first word of it"
+        return (
+            f"rank {self.rank} told of its share of this save{when}, after it had been named "
+            "without it: it is not whole. The saves after it wait for that rank"
+        )
+
+
+def known_of(group: Group, *, name: str | None, was_guess: bool) -> Known:
+    lead = group.lead
+    ranks = frozenset(group.by_rank)
+    return Known(name, lead.attempt, lead.facts, ranks, was_guess, group.first_at)
 
 
 class Latecomers:
     """What was named lately, and whose shares of it came too late. Of the event loop's thread."""
 
     def __init__(self) -> None:
-        self._named: deque[_Named] = deque(maxlen=KEPT)
-        self._waiting: list[Late] = []
+        self._known: deque[Known] = deque(maxlen=KEPT)
         self.longest = 0.0  # seconds: the latest that any share of this gang came
 
-    def named(self, name: str | None, group: Group, *, was_guess: bool) -> None:
-        """`name`: None where it was seen to be torn, and got none. `was_guess`: nothing was known
-        yet of which ranks write."""
-        one = _Named(name, group.lead, frozenset(group.by_rank), group.first_at, was_guess)
-        self._named.append(one)
+    def named(self, one: Known) -> None:
+        self._known.append(one)
 
-    def hear(self, rank: int, save: SeenSave) -> bool:
+    def learn(self, recorded: Sequence[Known]) -> None:
+        """What the records tell, oldest first; what was seen here is known better."""
+        here = {one.name for one in self._known}
+        new = [one for one in recorded if one.name not in here]
+        self._known = deque([*new, *self._known], maxlen=KEPT)
+
+    def hear(self, rank: int, save: SeenSave) -> Late | None:
         """Whether what a rank tells of for the first time is a share that came too late."""
-        for one in reversed(self._named):
-            if rank in one.ranks or not same_save(one.lead, save):
+        for one in reversed(self._known):
+            if rank in one.ranks or one.attempt != save.attempt:
+                continue
+            if not is_one_save(one.facts, save.facts):
                 continue
             # Later on, files of the same step elsewhere may well be another save.
-            if not one.was_guess and one.lead.facts.root_key != save.facts.root_key:
+            if not one.was_guess and one.facts.root_key != save.facts.root_key:
                 continue
-            seconds = time.monotonic() - one.first_at
-            self.longest = max(self.longest, seconds)
-            if one.name is not None:
-                self._waiting.append(Late(one.name, rank, seconds))
-            return True
-        return False
-
-    def missed(self, name: str, rank: int) -> None:
-        """That rank had told of its share, and the record of the name was made without it."""
-        self._waiting.append(Late(name, rank, self.longest))
-
-    def take(self) -> list[Late]:
-        """Those that nothing was done about yet; what fails is to be given back."""
-        taken, self._waiting = self._waiting, []
-        return taken
-
-    def give_back(self, late: Late) -> None:
-        self._waiting.append(late)
+            seconds = None if one.first_at is None else time.monotonic() - one.first_at
+            self.longest = max(self.longest, seconds or 0.0)
+            return Late(one.name, rank, seconds, save.fingerprint)
+        return None

@@ -77,9 +77,11 @@ class Naming:
 
 def same_save(one: SeenSave, other: SeenSave) -> bool:
     """Whether what two ranks saw belongs to one save of the gang."""
-    a, b = one.facts, other.facts
-    if one.attempt != other.attempt:
-        return False
+    return one.attempt == other.attempt and is_one_save(one.facts, other.facts)
+
+
+def is_one_save(a: SaveFacts, b: SaveFacts) -> bool:
+    """Of one attempt."""
     if a.step is not None and b.step is not None:
         return a.step == b.step and (a.root_key == b.root_key or a.layout == b.layout)
     return a.root_key == b.root_key

@@ -76,6 +76,7 @@ class Station:
     steps: Steps = field(default_factory=Steps)
     life: Life = field(default_factory=Life)
     candidates: list[Candidate] = field(default_factory=list)
+    halves: dict[str, str] = field(default_factory=dict)  # by save: whose share it lacks
     traffic: Traffic = field(default_factory=Traffic)
     sent: Sent | None = None
     transfers: Transfers = field(default_factory=Transfers)
@@ -208,6 +209,10 @@ class Station:
             **{
                 name: {"invalid": str(Reason.REQUIRED_KEY_MISSING), "invalid_message": why}
                 for name, why in lacking.items()
+            },
+            **{
+                name: {"invalid": str(Reason.CHECKPOINT_TORN), "invalid_message": why}
+                for name, why in self.halves.items()
             },
         }
         return [c.model_copy(update=more[c.name]) if c.name in more else c for c in candidates]

@@ -230,6 +230,7 @@ class Storing:
         durable = [c for c in candidates if c.durable and c.invalid is None]
         self._holding.list.knows_as_durable([c.name for c in reversed(durable)])
         at.candidates = list(candidates)
+        self._holding.learn(history)
         if durable:
             newest = durable[0]
             self._holding.word.expect_as_usual(newest.needs)

@@ -7,6 +7,7 @@ who wrote files of the same kinds then writes them now. Must never refuse what n
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Kinds of paths, numbers apart, that each rank wrote of a save. `world`: its pods."""
+    """The kinds of paths, numbers apart, that each rank wrote of a save, as a hash of them: it is
+    recorded with every save. `world`: its pods."""
 
     world: int
-    kinds: Mapping[int, frozenset[str]]
+    kinds: Mapping[int, str]
 
     def is_half(self, other: Shape) -> bool:
         """Whether `other` is the same work of fewer ranks."""
@@ -38,14 +40,14 @@ def shape_of(group: Group, *, world: int) -> Shape:
         facts = heard.save.facts.facts
         beside = {*(facts.get("companions") or ()), *(facts.get("aliases") or ())}
         paths = (path for path in heard.save.paths if path not in beside)
-        kinds[rank] = frozenset(_DIGITS.sub("#", path) for path in paths)
+        forms = sorted({_DIGITS.sub("#", path) for path in paths})
+        kinds[rank] = hashlib.sha256("\0".join(forms).encode(errors="replace")).hexdigest()[:16]
     return Shape(world, kinds)
 
 
-def next_shape(known: Shape | None, group: Group, *, world: int) -> Shape | None:
-    """What is known after that save got its name. Where fewer ranks than before write alike while
-    nobody has ended, that is how they save now."""
-    shape = shape_of(group, world=world)
+def next_shape(known: Shape | None, shape: Shape) -> Shape | None:
+    """What is known after a save of that shape got its name. Where fewer ranks than before write
+    alike while nobody has ended, that is how they save now."""
     if len(shape.kinds) > 1:
         return shape
     return None if known is not None and known.is_half(shape) else known

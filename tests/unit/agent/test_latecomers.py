@@ -10,8 +10,11 @@ from pathlib import Path
 
 from kit import toy_trainer
 from kit.fleet import Fleet, shard
+from kit.fleet_pod import PodDied
 from kit.ganglike import Gang
 from kit.trainers import habits
+from rtj_api.reasons import Reason
+from rtj_api.rules.resume import NoChoice
 from rtj_api.wire import TrainerState
 from rtj_sidecar.runs.records import MarkKind
 
@@ -27,6 +30,12 @@ def save(fleet: Fleet, step: int, *, ranks: Collection[int], name: str = "step")
 
 def fleet_of(tmp_path: Path) -> Fleet:
     return Fleet(tmp_path, world_size=3, store=f"file://{tmp_path}/store", mirror="never")
+
+
+def heard_of(fleet: Fleet, *, rank: int) -> bool:
+    """Whether rank 0 knows that this one writes, too: from then on it is waited for."""
+    holding = fleet.pods[0].agent.holding
+    return holding is not None and rank in holding.word.waited_for
 
 
 async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> None:
@@ -45,7 +54,7 @@ async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> N
         assert [m.kind for m in marks] == [MarkKind.INVALID]
         assert "rank 1 told of its share" in marks[0].message
         await fleet.until(
-            lambda: manifest.name not in {c.name for c in fleet.pods[0].report.candidates},
+            lambda: all(c.invalid for c in fleet.pods[0].report.candidates),
             why="a restart in place cannot begin from it either",
         )
         save(fleet, 20, ranks=range(3))
@@ -60,6 +69,28 @@ async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> N
         assert resume.step == 20
 
 
+def dies_at_a_mark(verb: str, key: str) -> None:
+    if verb == "put" and "/marks/" in key:
+        raise PodDied(key)
+
+
+async def test_also_where_rank_0_dies_before_it_says_so_in_the_store(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path) as fleet:
+        await fleet.begin()
+        save(fleet, 10, ranks=[0, 2])
+        await fleet.until_durable(10)
+        fleet.pods[0].store.gate = dies_at_a_mark
+        save(fleet, 10, ranks=[1])
+        await fleet.until(lambda: fleet.pods[0].died, why="rank 0 is dead")
+        (told,) = fleet.pods[0].report.candidates
+        assert told.invalid == Reason.CHECKPOINT_TORN  # before the store heard of it
+        await fleet.replace(0, made_in=2)
+        await fleet.prepare(replaced=[0])
+        chosen = fleet.choice()
+        assert isinstance(chosen, NoChoice)
+        assert "rank 1 told of its share" in chosen.message
+
+
 async def test_a_rank_that_writes_what_others_do_not_takes_nothing_back(tmp_path: Path) -> None:
     """Once it is known who writes: files of the same step elsewhere are another save."""
     async with fleet_of(tmp_path) as fleet:
@@ -68,6 +99,8 @@ async def test_a_rank_that_writes_what_others_do_not_takes_nothing_back(tmp_path
             save(fleet, step, ranks=[0, 2])
             await fleet.until_durable(step)
         save(fleet, 20, ranks=[1], name="best")
+        await fleet.until(lambda: fleet.pods[1].report.checkpoint.pending_saves, why="it is found")
+        await fleet.until(lambda: heard_of(fleet, rank=1), why="rank 0 has heard of it")
         save(fleet, 30, ranks=range(3))
         await fleet.until(
             lambda: [m.ranks for m in fleet.history().manifests.values() if m.step == 30],

@@ -86,6 +86,26 @@ async def test_nor_where_only_the_save_before_tells_that_another_writes_too(
         await fleet.until(partial(is_durable, fleet, 40), why="the next one durable")
 
 
+async def test_nor_where_rank_0_is_a_new_pod_that_has_seen_no_save(tmp_path: Path) -> None:
+    """What the records tell of the save before is enough."""
+    form = "rank{rank}/step_{step}.pt"
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save_files(fleet, step, form=form)
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        await fleet.pods[0].stop()
+        save_files(fleet, 30, form=form, ranks=(1,))
+        fleet.pods[1].exit_code = 1
+        pod = await fleet.replace(0, made_in=2)
+        await fleet.prepare(replaced=[0])
+        await fleet.until(
+            lambda: verdicts(pod) or [c for c in pod.report.candidates if c.step == 30],
+            why="the share was judged",
+        )
+        assert [c.step for c in pod.report.candidates] == [20, 10]
+
+
 async def test_what_one_rank_saves_under_a_name_of_its_own_is_whole(tmp_path: Path) -> None:
     async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
         await fleet.begin()

@@ -169,6 +169,8 @@ def commit(
         committed_by_fence=fence,
         committed_at=context.now(),
         ranks=[part.rank for part in with_files],
+        made_in=ship.made_in,
+        shape=ship.shape,
         files=files,
         gates=[*facts.gates, {"name": "union", "passed": gate.passed, "detail": gate.detail}],
         facts=facts.facts,

@@ -148,6 +148,9 @@ class ShipRecord(Wire):
     contested: list[str] = Field(default_factory=list)
     world_size: int
     adopted: bool = False  # it lay there before any attempt: who made it, nobody knows
+    made_in: int | None = None  # the attempt whose trainers made it, 0 where it is adopted
+    shape: dict[int, str] = Field(default_factory=dict)
+    """By rank, the kinds of files that it told of, as a hash; see `unions.Shape`."""
     named_at: float
     reserved: str | None = None  # no ship: an import, of that sidecar or command, has the number
 
@@ -225,6 +228,8 @@ class ManifestRecord(Wire):
     committed_by_fence: int
     committed_at: float
     ranks: list[int]  # that wrote files of it
+    made_in: int | None = None  # of its ship, as the next one
+    shape: dict[int, str] = Field(default_factory=dict)
     files: list[FileRecord]
     gates: list[dict[str, Any]] = Field(default_factory=list)
     facts: dict[str, Any] = Field(default_factory=dict)

@@ -304,10 +304,11 @@ class Run:
         seen: Mapping[int, Collection[str]],
         world_size: int,
         parent: Parent | None,
-        adopted: bool = False,
+        made_in: int | None = None,
+        shape: Mapping[int, str] | None = None,
     ) -> Named | Ignored:
         """Name a save. `seen`: rank -> paths of its files; `parent`: what this attempt began from;
-        `adopted`: it lay there before any attempt.
+        `made_in`: the attempt whose trainers made it, 0 where it lay there before any.
 
         `n` taken by another save: the next free one is used, see `Named.ship`. Ignored: the save
         lies below its parent (reason CheckpointIgnored); nothing was written.
@@ -320,7 +321,8 @@ class Run:
             seen=seen,
             world_size=world_size,
             parent=parent,
-            adopted=adopted,
+            made_in=made_in,
+            shape=shape,
         )
 
     def try_commit(

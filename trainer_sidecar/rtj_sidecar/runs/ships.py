@@ -39,12 +39,14 @@ def name_ship(
     seen: Mapping[int, Collection[str]],
     world_size: int,
     parent: Parent | None,
-    adopted: bool = False,
+    made_in: int | None = None,
+    shape: Mapping[int, str] | None = None,
 ) -> Named | Ignored:
     """Name a save as the n-th of this fence; a number that another save bears is passed over.
 
     `seen`: rank -> paths of its files of this save. The same save asked for again (same root,
-    step and number) gets the record that is there.
+    step and number) gets the record that is there. `made_in`: the attempt whose trainers made it,
+    0 where it lay there before any; `shape`: see `ShipRecord`.
     """
     here = Parent(name=save.root_key, step=save.step, epoch=save.epoch)
     if why := ignored(parent, here):
@@ -63,7 +65,9 @@ def name_ship(
             expected=sorted(seen),
             contested=sorted(path for path, times in counted.items() if times > 1),
             world_size=world_size,
-            adopted=adopted,
+            adopted=made_in == 0,
+            made_in=made_in,
+            shape=dict(shape or {}),
             named_at=context.now(),
         )
         if context.create(keys.ship_key(at), ship):
