@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import botocore.handlers
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.parsers import create_parser
 from botocore.session import get_session
-from rtj_sidecar.stores.s3_listing import contents_of
+from rtj_sidecar.stores.s3_listing import attach, contents_of
 
 SPACE = ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 ENTRY = (
@@ -83,3 +89,56 @@ def test_a_page_says_what_botocore_says_of_it(name: str) -> None:
 )
 def test_an_odd_page_is_left_to_botocore(body: bytes) -> None:
     assert contents_of(body) is None
+
+
+class Answered:
+    """The body of an answer, as urllib3's."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, *_: object, **__: object) -> list[bytes]:
+        return [self._body]
+
+
+def client_that_hears(body: bytes) -> Any:
+    client = get_session().create_client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url="http://127.0.0.1:9",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    attach(client)
+    client.meta.events.register(
+        "before-send.s3.*",
+        lambda request, **_: AWSResponse(request.url, 200, {}, Answered(body)),
+    )
+    return client
+
+
+def test_a_page_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore, which looks into every answer for an error, gets the rest of it."""
+    looked: list[int] = []
+    look = botocore.handlers._looks_like_special_case_error
+
+    def looking(status: int, body: bytes) -> bool:
+        looked.append(len(body))
+        return bool(look(status, body))
+
+    monkeypatch.setattr(botocore.handlers, "_looks_like_special_case_error", looking)
+    body = page(*(entry(f"a/{n}", n) for n in range(500)))
+    answer = client_that_hears(body).list_objects_v2(Bucket="b")
+    assert [each["Size"] for each in answer["Contents"]] == list(range(500))
+    (length,) = looked
+    assert length < len(body) / 50
+
+
+@pytest.mark.parametrize(
+    "body", [b"<Error><Code>SlowDown</Code></Error>", page(entry("a", 1))[:-20]]
+)
+def test_an_error_in_a_good_answer_is_still_one(body: bytes) -> None:
+    with pytest.raises(ClientError) as told:
+        client_that_hears(body).list_objects_v2(Bucket="b")
+    assert told.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500

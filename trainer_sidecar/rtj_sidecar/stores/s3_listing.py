@@ -1,9 +1,10 @@
 """Pages of a listing, read without what nobody asks for.
 
 botocore turns every `LastModified` into a date with a general parser, which takes two thirds of the
-time of a listing; order never rests on it here. Only the four fields that `Listed` has are read,
-and all else of the page is left to botocore. Must never guess: a page that is not as S3's reference
-describes it (ListObjectsV2, "Contents") is botocore's to judge, as if this were not here.
+time of a listing, and reads each page once more before that, to see whether it is an error; order
+never rests on a date here. Only the four fields that `Listed` has are read, in one go, and all else
+of the page is left to botocore. Must never guess: a page that is not as S3's reference describes it
+(ListObjectsV2, "Contents") is botocore's to judge, as if this were not here.
 """
 
 from __future__ import annotations
@@ -11,18 +12,32 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
+from botocore import handlers
+
 _TEXTS = ("Key", "ETag", "StorageClass")
+# Handlers of all operations are called before those of one, whatever their order.
+_ANY = "before-parse.s3.*"
 
 
 def attach(client: Any) -> None:
     """Have `client` read its listings so. Without the event nothing changes but the time."""
-    client.meta.events.register("before-parse.s3.ListObjectsV2", _read)
+    events = client.meta.events
+    look_for_errors = getattr(handlers, "_handle_200_error", None)
+    if look_for_errors is not None:
+        events.unregister(_ANY, look_for_errors)
+    events.register_first(_ANY, _read)
+    if look_for_errors is not None:
+        events.register_first(_ANY, look_for_errors)
 
 
 def _read(
-    *, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+    *,
+    operation_model: Any,
+    response_dict: dict[str, Any],
+    customized_response_dict: dict[str, Any],
+    **_: Any,
 ) -> None:
-    if response_dict["status_code"] >= 300:
+    if operation_model.name != "ListObjectsV2" or response_dict["status_code"] >= 300:
         return
     found = contents_of(response_dict["body"])
     if found is None:
