@@ -166,7 +166,7 @@ def test_an_equal_save_is_not_lost_with_its_parent() -> None:
 def test_pending_ships_are_candidates_that_are_not_durable() -> None:
     fences = [fence(1, SCRATCH), fence(2, Parent(name="f1-n2-s20", step=20))]
     found = history(fences, {(1, 1): 10}, ships={(1, 2): 20, (2, 1): 30})
-    assert [(c.name, c.durable, c.needs) for c in candidates(found)] == [
+    assert [(c.name, c.durable, c.needs) for c in candidates(found).values()] == [
         ("f2-n1-s30", False, [0, 1]),
         ("f1-n2-s20", False, [0, 1]),
         ("f1-n1-s10", True, [0]),
@@ -186,7 +186,7 @@ def test_a_rank_that_answered_none_is_not_needed_and_an_unexpected_one_is() -> N
         parts={at: parts},
         named=frozenset([at]),
     )
-    assert candidates(found)[0].needs == [1, 2]
+    assert next(iter(candidates(found).values())).needs == [1, 2]
 
 
 def test_marks() -> None:
@@ -201,7 +201,7 @@ def test_marks() -> None:
             (1, 4): MarkKind.DROPPED,
         },
     )
-    assert [(c.name, c.invalid) for c in candidates(found)] == [
+    assert [(c.name, c.invalid) for c in candidates(found).values()] == [
         ("f1-n3-s30", None),
         ("f1-n2-s20", "CheckpointCorrupt"),
     ]
@@ -215,7 +215,7 @@ def test_a_broken_manifest_is_a_condemned_candidate_not_an_absent_one() -> None:
         ships={SaveId(1, 2): ship(SaveId(1, 2), step=20, expected=[0])},
         named=frozenset([SaveId(1, 1), SaveId(1, 2)]),
     )
-    assert [(c.name, c.invalid) for c in candidates(found)] == [
+    assert [(c.name, c.invalid) for c in candidates(found).values()] == [
         ("f1-n2-s20", "RunDamaged"),
         ("f1-n1-s10", None),
     ]

@@ -26,16 +26,16 @@ def saves(*facts: dict[str, object]):
 
 
 def test_it_is_no_candidate_and_says_why() -> None:
-    found = candidates(saves({}, NAN))
+    found = list(candidates(saves({}, NAN)).values())
     assert [c.invalid for c in found] == ["CheckpointNotFinite", None]
     assert "NaN in w" in (found[0].invalid_message or "")
 
 
 def test_a_required_key_counts_as_long_as_it_is_required() -> None:
     run = saves({}, LACKS)
-    assert [c.invalid for c in candidates(run)] == [None, None]
+    assert [c.invalid for c in candidates(run).values()] == [None, None]
     asked = replace(run, required=("optimizer",))
-    (newest, older) = candidates(asked)
+    (newest, older) = candidates(asked).values()
     assert newest.invalid == "RequiredKeyMissing"
     assert "a.pt has no 'optimizer'" in (newest.invalid_message or "")
     assert older.invalid is None  # made before anybody asked: see the check after the restore

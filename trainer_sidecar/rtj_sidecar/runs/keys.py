@@ -7,7 +7,7 @@ does not parse is not ours: it is left alone.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 RUN = "run.json"
 INDEX = "manifest.json"
@@ -30,8 +30,7 @@ _READY = re.compile(r"ready/f(\d+)/(\d+)\.json")
 _MARK = re.compile(r"marks/f(\d+)-n(\d+)/(\d+)\.json")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SaveId:
+class SaveId(NamedTuple):
     """The n-th save of a fence. Orders saves of one fence; across fences only lineage does."""
 
     fence: int

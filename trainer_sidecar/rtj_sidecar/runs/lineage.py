@@ -145,9 +145,9 @@ def lineage(history: History) -> Lineage:
     return Lineage(tuple(saves), tuple(branches), end, tuple(chain))
 
 
-def candidates(history: History) -> list[Candidate]:
+def candidates(history: History) -> dict[SaveId, Candidate]:
     """The lineage as the operator reads it, newest first."""
-    return [candidate(history, save) for save in lineage(history).saves]
+    return {save: candidate(history, save) for save in lineage(history).saves}
 
 
 def candidate(history: History, save: SaveId) -> Candidate:

@@ -53,6 +53,7 @@ from rtj_sidecar.runs.imports.surveying import How
 from rtj_sidecar.runs.index import newest_told, write_index
 from rtj_sidecar.runs.judging import Judging
 from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.many_records import many_records
 from rtj_sidecar.runs.moving import Moving
 from rtj_sidecar.runs.ready import Agreement
 from rtj_sidecar.runs.records import (
@@ -230,7 +231,8 @@ class Run:
 
     def history(self) -> History:
         """All records, read now."""
-        return read_history(self._context, cache=self._manifests, said=self._marks)
+        with many_records():
+            return read_history(self._context, cache=self._manifests, said=self._marks)
 
     def candidates(self, history: History) -> list[Candidate]:
         """Newest first: durable ones, and named ships that are not durable yet.
@@ -238,13 +240,13 @@ class Run:
         One that the framework will not load with this gang's number of processes is invalid for
         now: no mark says so, and it counts again when the number is right.
         """
-        return [self._fitting(history, found) for found in lineage.candidates(history)]
+        with many_records():
+            found = lineage.candidates(history)
+            return [self._fitting(history, save, each) for save, each in found.items()]
 
-    def _fitting(self, history: History, found: Candidate) -> Candidate:
-        save = keys.parse_name(found.name)
-        manifest = history.manifests.get(save) if save is not None else None
-        if save is None or manifest is not None:
-            return self.fitting(found, facts=manifest.facts if manifest is not None else {})
+    def _fitting(self, history: History, save: SaveId, found: Candidate) -> Candidate:
+        if (manifest := history.manifests.get(save)) is not None:
+            return self.fitting(found, facts=manifest.facts)
         told = [part.save for part in history.parts.get(save, {}).values() if part.save]
         return self.fitting(found, facts=facts_of_parts(told))
 
