@@ -175,6 +175,24 @@ def test_a_bundle_is_believed_only_of_what_is_there_unchanged(
     assert another(store).history() == known
 
 
+def test_of_a_bundle_with_one_odd_entry_all_others_are_believed(
+    run: Run, store: Counting, tmp_path: Path
+) -> None:
+    save(run, 1, tmp_path, files=1)
+    committed(run, store, saves=SIZE)
+    run.sweep(fence=1)
+    (key,) = [key for key in store.objects if key.startswith("run/bundles/")]
+    told = json.loads(store.objects[key][0])
+    told["entries"][6]["manifest"]["files"] = "none"
+    store.put(key, json.dumps(told).encode())
+    new = another(store)
+    store.calls.clear()
+    known = new.history()
+    # The fence, the bundle, and that manifest by itself.
+    assert (len(known.manifests), store.calls["get"]) == (SIZE, 3)
+    assert known == run.history()
+
+
 def test_a_bundle_keeps_what_this_version_does_not_know(
     run: Run, store: Counting, tmp_path: Path
 ) -> None:

@@ -8,8 +8,9 @@ reads its fields there too. Never changed once written; what retention removed i
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -36,31 +37,60 @@ class Bundle(Wire):
     entries: list[Entry] = Field(default_factory=list)
 
 
-def read_bundles(
-    context: Context, listed: Mapping[SaveId, str | None]
-) -> dict[SaveId, ManifestRecord]:
-    """What bundles have of the `listed` manifests (with their ETags). Raises StoreProblem."""
+class Known(Wire):
+    """An entry as this version reads it."""
 
-    def read(key: str) -> list[Entry]:
+    etag: str
+    manifest: ManifestRecord
+
+
+class AllKnown(Wire):
+    entries: list[Known] = Field(default_factory=list)
+
+
+def read_bundles(context: Context) -> list[Known]:
+    """All that bundles have, to be `believed`. Raises StoreProblem."""
+
+    def read(key: str) -> list[Known]:
         try:
-            found = context.read(key, Bundle)
+            found = context.store.get(context.full(key))
         except StoreProblem as problem:
             if problem.reason not in OF_ONE_RECORD:
                 raise
             return []  # broken: the manifests themselves are read
-        return found[0].entries if found is not None else []
+        return entries_of(found.data) if found is not None else []
 
     there = [key for key in context.keys(keys.BUNDLES) if keys.is_bundle(key)]
+    return [entry for entries in context.map(read, there) for entry in entries]
+
+
+def believed(
+    entries: Iterable[Known], listed: Mapping[SaveId, str | None]
+) -> dict[SaveId, ManifestRecord]:
+    """Of the `listed` manifests (with their ETags) those that bundles have as they are."""
     known: dict[SaveId, ManifestRecord] = {}
-    for entries in context.map(read, there):
-        for entry in entries:
-            try:
-                manifest = ManifestRecord.model_validate(entry.manifest)
-            except ValidationError:
-                continue  # the manifest itself is read, and told of
-            save = SaveId(manifest.fence, manifest.n)
-            if listed.get(save) == entry.etag:
-                known[save] = manifest
+    for entry in entries:
+        save = SaveId(entry.manifest.fence, entry.manifest.n)
+        if listed.get(save) == entry.etag:
+            known[save] = entry.manifest
+    return known
+
+
+def entries_of(bundle: bytes) -> list[Known]:
+    """What can be read of a bundle: where one entry cannot, the others still are."""
+    # All at once takes two thirds of the time of one by one.
+    with contextlib.suppress(ValidationError):
+        return AllKnown.model_validate_json(bundle).entries
+    try:
+        entries = Bundle.model_validate_json(bundle).entries
+    except ValidationError:
+        return []
+    known: list[Known] = []
+    for entry in entries:
+        # One that this version cannot read: the manifest itself is read, and told of.
+        with contextlib.suppress(ValidationError):
+            manifest = ManifestRecord.model_validate(entry.manifest)
+            known.append(Known(etag=entry.etag, manifest=manifest))
     return known
 
 
@@ -77,7 +107,7 @@ def write_bundles(
     }
     if len(small) < WORTH:
         return 0
-    have = read_bundles(context, small)
+    have = believed(read_bundles(context), small)
     new = [save for save in sorted(small) if save not in have]
     written = 0
     for start in range(0, len(new) - WORTH + 1, SIZE):

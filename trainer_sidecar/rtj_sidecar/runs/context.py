@@ -5,12 +5,13 @@ A record that cannot be read is told by name with its remedy, never taken for an
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
 from rtj_api.reasons import Reason
@@ -38,6 +39,17 @@ class About:
     image: str | None = None
     command: tuple[str, ...] = ()
     required: tuple[str, ...] = ()  # checkpoint.validation.requiredKeys: no part of a record
+
+
+class Begin(Protocol):
+    """Begins a call, and gives what waits for its result or error."""
+
+    def __call__(self, call: Callable[[], B], /) -> Callable[[], B]: ...
+
+
+def _at_once(call: Callable[[], B], /) -> Callable[[], B]:
+    result = call()
+    return lambda: result
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +142,20 @@ class Context:
             return [call(item) for item in listed]
         with ThreadPoolExecutor(min(self.workers, len(listed)), "rtj-run") as pool:
             return list(pool.map(call, listed))
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[Begin]:
+        """Calls that run beside what follows; at the end of the block all have ended. With one
+        worker each is done at once."""
+        if self.workers <= 1:
+            yield _at_once
+            return
+        with ThreadPoolExecutor(self.workers, "rtj-aside") as pool:
+
+            def begin(call: Callable[[], B], /) -> Callable[[], B]:
+                return pool.submit(call).result
+
+            yield begin
 
     def highest_fence(self) -> int:
         """0 where there is none."""

@@ -1,20 +1,20 @@
 """One look at all records of a run, as plain data.
 
-Read in this order: fences, ships, manifests, marks, parts of what is open; what is written
-meanwhile may be missed but never makes a record appear without those it rests on. Judges nothing:
-see `lineage`.
+Read in this order: fences, ships and manifests, marks, parts of what is open; what is written
+meanwhile may be missed but never makes a record appear without those it rests on, nor a save open
+that was committed before its ship was seen. Judges nothing: see `lineage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from rtj_api.reasons import Reason
 
 from rtj_sidecar.runs import keys
-from rtj_sidecar.runs.bundles import WORTH, read_bundles
+from rtj_sidecar.runs.bundles import WORTH, Known, believed, read_bundles
 from rtj_sidecar.runs.context import OF_ONE_RECORD, Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import (
@@ -135,17 +135,29 @@ def read_history(
     fences = sorted(
         number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
     )
-    ships = _ids(context, keys.SHIPS, keys.parse_ship)
-    listed = listed_manifests(context)
-    manifests = sorted(listed, key=lambda save: (save.fence, save.n))
-    unread = {save: etag for save, etag in listed.items() if save not in cache}
-    if len(unread) >= WORTH:
-        cache |= read_bundles(context, unread)
-    marks = [found for key in context.keys(keys.MARKS) if (found := keys.parse_mark(key))]
-
-    fence_records = context.map(
-        lambda number: context.read(keys.fence_key(number), FenceRecord), fences
-    )
+    listed: dict[SaveId, str | None] = {}
+    unread: dict[SaveId, str | None] = {}
+    with context.aside() as begin:
+        reading_ships = begin(lambda: _ids(context, keys.SHIPS, keys.parse_ship))
+        bundles: Callable[[], list[Known]] | None = None
+        for save, etag in _listed(context):
+            listed[save] = etag
+            if save not in cache:
+                unread[save] = etag
+            if bundles is None and len(unread) >= WORTH:
+                bundles = begin(lambda: read_bundles(context))
+        ships = reading_ships()
+        marks = [found for key in context.keys(keys.MARKS) if (found := keys.parse_mark(key))]
+        fence_records = context.map(
+            lambda number: context.read(keys.fence_key(number), FenceRecord), fences
+        )
+        if bundles is not None:
+            cache |= believed(bundles(), unread)
+    # Ships were listed beside manifests: whether one was committed meanwhile is asked for by name.
+    open_yet = [save for save in ships if save not in listed]
+    for save in open_yet:
+        cache.pop(save, None)
+    manifests = sorted([*listed, *open_yet])
     broken: dict[str, str] = {}
 
     def manifest(save: SaveId) -> None:
@@ -197,13 +209,14 @@ def read_history(
 
 def listed_manifests(context: Context) -> dict[SaveId, str | None]:
     """Every manifest that is there, with its ETag where the store lists it."""
+    return dict(_listed(context))
+
+
+def _listed(context: Context) -> Iterator[tuple[SaveId, str | None]]:
     skip = len(context.full(""))
-    found = context.store.list(context.full(keys.MANIFESTS))
-    return {
-        save: each.etag
-        for each in found
-        if (save := keys.parse_manifest(each.key[skip:])) is not None
-    }
+    for each in context.store.list(context.full(keys.MANIFESTS)):
+        if (save := keys.parse_manifest(each.key[skip:])) is not None:
+            yield save, each.etag
 
 
 def _parts_of(context: Context, save: SaveId) -> list[tuple[SaveId, int]]:
