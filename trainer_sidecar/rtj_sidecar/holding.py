@@ -138,6 +138,14 @@ class Holding:
         at.look_now.set()
         return at.question
 
+    def _ask_for(self, waits: Sequence[Group]) -> None:
+        """What the others have of each, once; of many only the newest two can still be of use."""
+        new = [h for group in waits for h in group.by_rank.values() if not h.question]
+        question = self._ask() if new else 0
+        for one in new:
+            self._heard[one.rank, one.save.fingerprint] = replace(one, question=question)
+        self._skip(tuple(waits[:-2]))
+
     async def _refuse_halves(self) -> None:
         """Nobody may begin from a save that was named without the share of a rank that wrote."""
         for key, late in list(self._refusing.items()):
@@ -198,8 +206,10 @@ class Holding:
             procs=procs,
             has_ended=final,
             last=self._shape,
+            answered=self.word.answers(),
         )
         found = whole.naming
+        self._ask_for(whole.waits)
         if not final or self.word.all_final():
             # Nobody tells of what is missing any more, or in time. Who does all the same is known
             # for a latecomer.

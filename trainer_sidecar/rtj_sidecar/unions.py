@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.checkpoints.types import PartFiles
-from rtj_sidecar.naming import Group, Heard, Naming
+from rtj_sidecar.naming import Group, Heard, Naming, groups
 from rtj_sidecar.opening import union_gate
 
 _DIGITS = re.compile(r"\d+")
@@ -46,8 +46,8 @@ def shape_of(group: Group, *, world: int) -> Shape:
 
 
 def next_shape(known: Shape | None, shape: Shape) -> Shape | None:
-    """What is known after a save of that shape got its name. Where fewer ranks than before write
-    alike while nobody has ended, that is how they save now."""
+    """What is known after a save of that shape got its name. Where fewer ranks than before wrote
+    alike and it got one, that is how they save now."""
     if len(shape.kinds) > 1:
         return shape
     return None if known is not None and known.is_half(shape) else known
@@ -55,16 +55,19 @@ def next_shape(known: Shape | None, shape: Shape) -> Shape | None:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """`torn`: what was passed over, and why."""
+    """`torn`: what was passed over, and why. `waits`: shares that ranks which wrote the save before
+    have nothing of, oldest first."""
 
     naming: Naming
     torn: tuple[tuple[Group, str], ...] = ()
+    waits: tuple[Group, ...] = ()
 
     @property
     def older(self) -> tuple[Group, ...]:
         """Of what was passed over: it can get no name after the newer one that is named now."""
         name = self.naming.name
-        return tuple(g for g, _ in self.torn if name is not None and g.arrival < name.arrival)
+        passed = (*self.waits, *(group for group, _ in self.torn))
+        return tuple(g for g in passed if name is not None and g.arrival < name.arrival)
 
 
 def next_whole(
@@ -75,26 +78,51 @@ def next_whole(
     procs: int,
     has_ended: bool,
     last: Shape | None = None,
+    answered: Mapping[int, int] | None = None,
 ) -> Whole:
     """`next_of` what was heard, without what is torn: that gets no record at all, for whoever came
     next would find it there, and no mark beside it if this holder died in between.
 
-    `last`: what the ranks wrote of their last save, see `next_shape`; it judges once trainers have
-    ended (`has_ended`)."""
-    left, torn = list(heard), list[tuple[Group, str]]()
+    `last`: what the ranks wrote of their last save, see `next_shape`. Once trainers have ended
+    (`has_ended`) what is a half by it is torn; before, it waits: see `_is_habit`."""
+    left, torn, waits = list(heard), list[tuple[Group, str]](), list[Group]()
     while True:
         naming = next_of(left)
         group = naming.name
         if group is None:
-            return Whole(naming, tuple(torn))
+            return Whole(naming, tuple(torn), tuple(waits))
         made_by = None if group.lead.attempt == 0 else world
         why = why_torn(group, world=made_by, procs=procs)
-        if why is None and has_ended:
-            why = _why_half(group, last=last, world=world)
-        if why is None:
-            return Whole(naming, tuple(torn))
-        torn.append((group, why))
+        half = _why_half(group, last=last, world=world)
+        if why is None and half is not None and has_ended:
+            why = half
+        if why is not None:
+            torn.append((group, why))
+        elif half is not None and not _is_habit(group, heard, last=last, answered=answered or {}):
+            waits.append(group)
+        else:
+            return Whole(naming, tuple(torn), tuple(waits))
         left = [one for one in left if one not in group.by_rank.values()]
+
+
+def _is_habit(
+    group: Group, heard: Sequence[Heard], *, last: Shape | None, answered: Mapping[int, int]
+) -> bool:
+    """Whether the gang saves in this way now: the same ranks have finished another save since, and
+    the others have said after that one that they have nothing unfinished.
+
+    A rank that is silent may be dead in the middle of its share, and one that has only answered
+    may be late: what was named without them would be begun from, once they are gone."""
+    missing = set(last.kinds if last is not None else ()) - set(group.by_rank)
+    since = [
+        other
+        for other in groups(heard)
+        if other.arrival > group.arrival and set(other.by_rank) == set(group.by_rank)
+    ]
+    return any(
+        other.question > 0 and all(answered.get(rank, -1) >= other.question for rank in missing)
+        for other in since
+    )
 
 
 def why_torn(group: Group, *, world: int | None, procs: int) -> str | None:

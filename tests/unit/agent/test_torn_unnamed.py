@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
@@ -104,6 +105,48 @@ async def test_nor_where_rank_0_is_a_new_pod_that_has_seen_no_save(tmp_path: Pat
             why="the share was judged",
         )
         assert [c.step for c in pod.report.candidates] == [20, 10]
+
+
+async def test_nor_while_training_goes_on_without_a_rank_whose_pod_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has noticed yet that it is, and the store is quick: durable it would be chosen."""
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    form = "rank{rank}/step_{step}.pt"
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save_files(fleet, step, form=form)
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        await fleet.pods[1].stop()
+        for step in (30, 40, 50, 60):
+            save_files(fleet, step, form=form, ranks=(0,))
+            await asyncio.sleep(1.5)
+        assert not fleet.history().ships
+        assert fleet.durable_steps() == [10, 20]
+        await fleet.replace(1, made_in=2)
+        fleet.pods[0].exit_code = 1
+        assert (await fleet.begin(replaced=[1])).step == 20
+        save_files(fleet, 70, form=form)
+        await fleet.until(partial(is_durable, fleet, 70), why="the next one durable")
+
+
+async def test_a_rank_that_lives_and_writes_no_more_keeps_nobody_from_saving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    form = "rank{rank}/step_{step}.pt"
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        save_files(fleet, 10, form=form)
+        await fleet.until(partial(is_durable, fleet, 10), why="10 durable")
+        save_files(fleet, 20, form=form, ranks=(0,))
+        await asyncio.sleep(3.0)
+        assert fleet.durable_steps() == [10]  # the other may only be late
+        save_files(fleet, 30, form=form, ranks=(0,))
+        await fleet.until(partial(is_durable, fleet, 30), why="30 durable")
+        save_files(fleet, 40, form=form, ranks=(0,))
+        await fleet.until(partial(is_durable, fleet, 40), why="40 durable", seconds=10)
 
 
 async def test_what_one_rank_saves_under_a_name_of_its_own_is_whole(tmp_path: Path) -> None:
