@@ -96,6 +96,7 @@ ENV_STOP_FILE = "RTJ_STOP_FILE"
 ENV_CHECKPOINT_INTERVAL = "RTJ_CHECKPOINT_INTERVAL_SECONDS"  # as advised at the start
 ENV_CHECKPOINT_INTERVAL_FILE = "RTJ_CHECKPOINT_INTERVAL_FILE"  # its path; rank 0's changes later
 FILE_CHECKPOINT_INTERVAL = "checkpoint-interval"  # below MOUNT_RUN/run: seconds, as text
+FILE_STOP_WISH = "trainer.stop"  # below MOUNT_RUN/run: wire.StopStep, what RTJ_STOP_FILE names
 FILE_PROGRESS = "progress.jsonl"  # below MOUNT_RUN/run
 FILE_TRAIL = "trail.json"  # the sidecar's own: what was told of steps in the attempts before
 

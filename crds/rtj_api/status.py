@@ -68,6 +68,7 @@ __all__ = [
     "PendingSuspend",
     "PendingTemplate",
     "Phases",
+    "PlannedStop",
     "Progress",
     "ReasonValue",
     "RestartKind",
@@ -193,6 +194,26 @@ class PendingSuspend(StatusModel):
     save: str | None = Field(None, description="The newest save when it was asked for.")
 
 
+class PlannedStop(StatusModel):
+    """What was decided for the attempt when a pod of it, or its node, was about to go, or the job
+    was to be suspended: one step at which all ranks save and end, or why there is none."""
+
+    attempt: int
+    verdict: str = Field(
+        description="Agreed, Missed (not all ranks reached it in time), or FinishLast or TooLate: "
+        "nothing was asked of the trainers.",
+        max_length=16,
+    )
+    cause: ReasonValue
+    ranks: list[int] = Field(
+        default_factory=list, max_length=64, description="Whose pods or nodes are leaving."
+    )
+    step: int | None = None
+    since: Time
+    until: Time | None = Field(None, description="When the save has to be finished.")
+    message: Message = ""
+
+
 class JobPhase(StrEnum):
     """Derived from the rest, for printing only."""
 
@@ -241,6 +262,7 @@ class Status(StatusModel):
     beginnings: Beginnings = Field(default_factory=Beginnings)
     pending_template: PendingTemplate | None = None
     pending_suspend: PendingSuspend | None = None
+    stop: PlannedStop | None = None
     budgets: Budgets = Field(default_factory=Budgets)
     bisection: Bisection | None = None
     suspicions: list[Suspicion] = Field(default_factory=list, max_length=MAX_SUSPICIONS)
@@ -273,3 +295,11 @@ class Status(StatusModel):
     def is_started(self) -> bool:
         """The current attempt passed the point of no return."""
         return self.resume is not None and self.attempt > 0 and self.resume.attempt == self.attempt
+
+    @property
+    def asked_stop(self) -> PlannedStop | None:
+        """The stop step that trainers of the current attempt may have been told of."""
+        stop = self.stop
+        if stop is None or stop.step is None or stop.attempt != self.attempt:
+            return None
+        return stop

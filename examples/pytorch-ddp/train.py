@@ -11,6 +11,7 @@ not the run was interrupted and resumed.
 
 import argparse
 import hashlib
+import json
 import os
 import time
 from pathlib import Path
@@ -101,12 +102,20 @@ def is_time_to_save(saved_at, interval_file, device):
     return bool(is_due)
 
 
+def is_asked_to_stop(step, stop_file):
+    """Every rank is told of the same step before any can have reached it: none asks the others."""
+    if stop_file is None or not stop_file.exists():
+        return False
+    return step >= json.loads(stop_file.read_text())["step"]
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("/checkpoints"))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--save-every", type=int, default=10, help="steps")
     parser.add_argument("--interval-file", type=Path, help="seconds between saves, instead")
+    parser.add_argument("--stop-file", type=Path, help="where a step to save and end at is told")
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--step-seconds", type=float, default=0, help="slow every step down")
     parser.add_argument("--batch", type=int, default=8)
@@ -165,7 +174,8 @@ def main():
             is_due = step % args.save_every == 0
         else:
             is_due = is_time_to_save(saved_at, args.interval_file, device)
-        if is_due or step == args.steps:
+        is_stop = is_asked_to_stop(step, args.stop_file)
+        if is_due or is_stop or step == args.steps:
             saved_at = time.monotonic()
             save(
                 args.out / f"step_{step:07d}.pt",
@@ -178,6 +188,11 @@ def main():
                 rank=rank,
                 world=world,
             )
+        if is_stop and step < args.steps:
+            print(f"stopped at step {step}, as asked", flush=True)
+            dist.barrier()
+            dist.destroy_process_group()
+            return
 
     print(f"final weights sha256 {weights_hash(model)}", flush=True)
     if rank == 0:

@@ -27,6 +27,7 @@ from rtj_api.wire import (
     ThroughStore,
     Wanted,
 )
+from rtj_sidecar.agent import HOLD_TERM_SECONDS
 
 from kit import toy_trainer
 from kit.supervised import Supervised, start_supervised, wait_for
@@ -108,6 +109,7 @@ class PodLike:
             self.command,
             path=self.path,
             grace=self.config.trainer_grace_seconds,
+            hold_term=HOLD_TERM_SECONDS if self.config.obeys_stop else 0.0,
             shell=self.shell,
         )
 
@@ -161,6 +163,7 @@ class PodLike:
         forget_probes: bool = False,
         suspects: Sequence[Suspect] = (),
         interval: float | None = None,
+        stop: tuple[int, float] | None = None,
     ) -> None:
         directive = Directive(
             wanted=wanted,
@@ -183,6 +186,9 @@ class PodLike:
             probe=probe,
             forget_probes=forget_probes,
             interval_seconds=interval,
+            stop_step=stop[0] if stop else None,
+            stop_reason="PodEvicted" if stop else None,
+            stop_within=stop[1] if stop else None,
         )
         place = self.root / "podinfo"
         (place / "directive.tmp").write_text(directive.dump_json())

@@ -75,6 +75,7 @@ class Node:
     lease_at: float = 0.0
     silent_since: float | None = None
     troubles: tuple[str, ...] = ()  # what its object says against it
+    taints: tuple[str, ...] = ()  # key:effect
 
     @property
     def linked(self) -> bool:
@@ -111,6 +112,9 @@ class World:
     uids: int = 0
     trainer_starts: dict[tuple[int, int, str], int] = field(default_factory=dict)
     allow_scratch: bool = False  # the test gave its consent to step 0
+    ignores_stop: bool = False  # trainers that do not obey a stop step, whatever the spec says
+    deaf_to_stop: frozenset[int] = frozenset()  # ranks to which no stop step gets through
+    save_seconds: float = 0.5
     deaf: bool = False  # the operator hears no report; pods hear each other
     deaf_ranks: frozenset[int] = frozenset()  # … of these ranks
     node_ledger: NodeLedger = field(default_factory=NodeLedger)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rtj_api.wire import TrainerState
 
+from kit import simulated_stop
+
 if TYPE_CHECKING:
     from kit.simulated import World
     from kit.simulated_pod import Pod
@@ -23,7 +25,7 @@ def schedule(world: World) -> None:
             continue
         liked_first = sorted(world.nodes.values(), key=lambda n: n.name in pod.shun_nodes)
         for node in liked_first:
-            if node.name in pod.avoid_nodes:
+            if node.name in pod.avoid_nodes or any(t.endswith(":NoSchedule") for t in node.taints):
                 continue
             ready = node.linked or (
                 node.exists and world.now - (node.silent_since or world.now) < 40
@@ -59,7 +61,7 @@ def kubelet(world: World, pod: Pod) -> None:
         pod.tick(world)
     if pod.deleting_since is not None and node.linked and pod in world.pods.values():
         if pod.trainer is not None and pod.trainer.state == TrainerState.RUNNING:
-            if world.now >= pod.deleting_since + 0.5:
+            if world.now >= simulated_stop.end_at(pod, world):
                 pod.trainer.end(now=world.now, code=-15, asked=True)
                 pod.change()
             return

@@ -90,7 +90,8 @@ class Operator:
                 parts.append("delete the job")
             else:
                 d = action.directive
-                parts.append(f"tell {action.pod} {'fast ' if d.fast else ''}{d.phase}")
+                stop = f" and stop at {d.stop_step}" if d.stop_step is not None else ""
+                parts.append(f"tell {action.pod} {'fast ' if d.fast else ''}{d.phase}{stop}")
         self.log.append(f"{at:8.2f} {plan.rule}: {', '.join(parts)}")
 
     def tick(self) -> None:

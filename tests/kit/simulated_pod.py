@@ -13,7 +13,7 @@ from rtj_api import wire
 from rtj_api.rules.hang import Standing
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
-from kit import simulated_silence, simulated_store_mode, simulated_trouble
+from kit import simulated_silence, simulated_stop, simulated_store_mode, simulated_trouble
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -52,6 +52,7 @@ class Trainer:
     next_step_at: float | None = None
     hung: Standing | None = None
     is_told: bool = False  # its silence
+    stop: tuple[int, float] | None = None  # the stop step that it was told of, and until when
 
     def end(self, *, now: float, code: int, asked: bool = False) -> None:
         if self.state == TrainerState.RUNNING:
@@ -172,6 +173,7 @@ class Pod:
             return
         if directive.job_uid != world.job_uid or directive.pod_uid != self.uid:
             return
+        simulated_stop.hear(self, world, directive)
         if not simulated_store_mode.is_new(self, directive):
             return
         was_failed = self.machine == SidecarPhase.FAILED and directive.attempt == self.journal[0]
@@ -315,6 +317,7 @@ class Pod:
                 source="file",
                 first_step_at=trainer.first_step_at,
                 updated_at=trainer.updated_at,
+                pace_seconds=STEP_SECONDS if trainer.step - trainer.began_at >= 3 else None,
             )
         return wire.Report(
             job_uid=world.job_uid,
@@ -336,6 +339,7 @@ class Pod:
             found=simulated_trouble.found(world, self),
             pinned=list(self.pinned),
             progress=progress,
+            **simulated_stop.told(self, world),
             stall=simulated_silence.stall(self, now=world.now),
             checkpoint=wire.CheckpointView(
                 last_saved_step=self.pending[-1].step if self.pending else None,
@@ -346,5 +350,9 @@ class Pod:
                 valid=len(store.valid()) if mine else 0,
                 invalid=len(store.invalid) if mine else 0,
                 pending_saves=len(self.pending),
+                pending_bytes=1000 * len(self.pending),
+                writing_seconds=world.save_seconds,
+                upload_bytes=1000,
+                upload_seconds=UPLOAD_SECONDS,
             ),
         )

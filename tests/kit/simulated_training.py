@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rtj_api.wire import TrainerState
 
-from kit import simulated_silence, simulated_trouble
+from kit import simulated_silence, simulated_stop, simulated_trouble
 from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Save
 
 if TYPE_CHECKING:
@@ -68,8 +68,12 @@ def _step(world: World, running: list[Pod]) -> None:
         made = trainer.step - trainer.began_at
         is_chunk_done = world.chunk_steps is not None and made >= world.chunk_steps
         done = trainer.step >= world.total_steps or is_chunk_done
-        if trainer.step % world.save_every == 0 or done:
+        is_asked = simulated_stop.is_reached(pod, world)
+        if trainer.step % world.save_every == 0 or done or is_asked:
             _save(world, pod, trainer.step)
+        if is_asked:
+            trainer.end(now=world.now, code=0, asked=True)
+            continue
         if done and pod.rank not in world.lasting_ranks:
             trainer.end(now=world.now, code=0)
         simulated_trouble.strike(world, pod)

@@ -35,6 +35,7 @@ def observe(world: World) -> Observed:
             if n.silent_since and world.now - n.silent_since > 40
             else None,
             lease_renewed_at=n.lease_at,
+            taints=n.taints,
         )
         for n in world.nodes.values()
     }

@@ -116,6 +116,7 @@ def start_supervised(
     alone: bool = False,
     env: Mapping[str, str] | None = None,
     post_start: tuple[str, ...] = (),
+    hold_term: float = 0.0,
     shell: str | None = None,
 ) -> Supervised:
     """`alone`: without a PID namespace, as under `rtj run`. `shell`: as in an image whose sh that
@@ -126,6 +127,7 @@ def start_supervised(
             path=str(path or root / "checkpoints"),
             trainer_grace_seconds=grace,
             post_start=list(post_start),
+            hold_term_seconds=hold_term,
         )
     )
     words = [str(link.executable), "--", *command]

@@ -41,12 +41,14 @@ from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.server import make_app
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.stopping import told_stop
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.suspects import Suspects
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 from rtj_sidecar.trials import told_before
 
 BEAT_SECONDS = 5.0
+HOLD_TERM_SECONDS = 5.0  # in which the word of a stop step may come
 LOG_BACK_BYTES = 65536
 
 
@@ -68,6 +70,7 @@ class Agent:
             path=site.config.path,
             trainer_grace_seconds=site.config.trainer_grace_seconds,
             post_start=site.config.post_start,
+            hold_term_seconds=HOLD_TERM_SECONDS if site.config.obeys_stop else 0.0,
         )
         await asyncio.to_thread(link.install, config)
         reporter = Reporter(
@@ -119,6 +122,7 @@ class Agent:
                 trial=told_before(entry),
                 attempt=entry.directive.attempt,
                 seq=entry.directive.seq,
+                stop_step=told_stop(station, attempt=entry.directive.attempt),
                 fence=entry.fence if entry.fence_attempt == entry.attempt else None,
             )
             self.hearing.go_on()

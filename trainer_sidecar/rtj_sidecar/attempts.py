@@ -24,7 +24,7 @@ from rtj_sidecar.checkpoints.restore import RestoreError
 from rtj_sidecar.ending import Ending
 from rtj_sidecar.failing import AttemptFailed, until_stopped
 from rtj_sidecar.holding import Holding
-from rtj_sidecar.launching import FILE_STOP_WISH, go_message, tell_interval
+from rtj_sidecar.launching import go_message, tell_interval
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.prefetching import Prefetching
@@ -145,7 +145,7 @@ class Attempts:
             at.settled = at.overtaken = False
             at.ship_now.set()  # nobody may count this rank's word of prepare as its last
             await self._shipping.give_up_leftovers()
-            for name in (contract.FILE_PROGRESS, FILE_STOP_WISH):
+            for name in (contract.FILE_PROGRESS, contract.FILE_STOP_WISH):
                 (at.link.run / name).unlink(missing_ok=True)
             keep_trail(at)
             at.begin_progress()
@@ -187,7 +187,8 @@ class Attempts:
         at = self._at
         self.behind.cancel()
         at.set_phase(SidecarPhase.STOPPING)
-        (at.link.run / FILE_STOP_WISH).touch()
+        if not at.site.config.obeys_stop:  # such a trainer reads a step there, or nothing
+            (at.link.run / contract.FILE_STOP_WISH).touch()
         at.link.stop(Stop(attempt=directive.attempt, grace_seconds=directive.grace_seconds))
         await until_stopped(at, directive.attempt)
         await self._looking.once_more()

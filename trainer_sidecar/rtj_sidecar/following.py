@@ -65,7 +65,7 @@ async def follow_progress(at: Station) -> None:
         _compare(at)
         if lines or told:
             verify(at)
-        at.reporter.set(progress=progress.view())
+        at.reporter.set(progress=at.progress_view())
 
 
 def _compare(at: Station) -> None:

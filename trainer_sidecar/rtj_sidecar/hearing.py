@@ -21,6 +21,7 @@ from rtj_sidecar.launching import interval_file, tell_interval
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.opening import take_place
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.stopping import is_asked, stop_file, tell_stop, told_stop
 from rtj_sidecar.storemode import is_given_up
 from rtj_sidecar.verifying import keep_trail
 
@@ -94,7 +95,9 @@ class Hearing:
             "supervisor_seen": True,
             "trainer": trainer,
             "terminating": state.term_received_at is not None,
+            "term_received_at": state.term_received_at,
             "lingering": state.lingering,
+            "can_stop": at.site.config.obeys_stop and bool(state.python),
         }
         if mine:
             fields |= {"phase": SidecarPhase.EXITED, "settling": True, "problem": None}
@@ -140,6 +143,7 @@ class Hearing:
         )
         if refused is None or refused.is_old:
             self._hear_interval(directive)
+            self._hear_stop(directive)
         if refused is not None:
             level = logging.DEBUG if refused.is_old else logging.INFO
             log.log(level, "directive not accepted: %s", refused.why)
@@ -167,6 +171,7 @@ class Hearing:
             seq=directive.seq,
             problem=None,
             settling=False,
+            stop_step=told_stop(at, attempt=directive.attempt),
             phase=_first_phase(directive, now.phase),
         )
         for task in (self._handling, self._ending):
@@ -189,6 +194,21 @@ class Hearing:
             at.loop.call_later(1.0, self._hear_interval, directive)
             return
         at.reporter.heal("interval")
+
+    def _hear_stop(self, directive: Directive) -> None:
+        """As the interval, a word for a trainer that runs; once."""
+        at = self._at
+        if not is_asked(at, directive):
+            return
+        try:
+            tell_stop(at, directive)
+        except OSError as error:
+            text = f"{stop_file(at)} is not written: {error}"
+            at.reporter.degrade("stop", Reason.DISK_FULL, text)
+            at.loop.call_later(0.5, self._hear_stop, directive)
+            return
+        at.reporter.heal("stop")
+        at.reporter.set(stop_step=directive.stop_step)
 
     async def carry_out_loop(self) -> None:
         """Carry out the highest directive; a higher one ends what is done for a lower."""

@@ -15,8 +15,6 @@ from rtj_api.wire import Directive, Go, Resume
 from rtj_sidecar.station import Station
 from rtj_sidecar.trainer.supervisor_link import write_whole
 
-FILE_STOP_WISH = "trainer.stop"  # a trainer that looks for it may save and end
-
 
 def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
     """The variables and arguments with which its trainer starts."""
@@ -30,7 +28,7 @@ def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
         contract.ENV_RESUME_CHECKPOINT: path if resuming and path else "",
         contract.ENV_CHECKPOINT_DIR: config.path,
         contract.ENV_PROGRESS_FILE: str(at.link.run / contract.FILE_PROGRESS),
-        contract.ENV_STOP_FILE: str(at.link.run / FILE_STOP_WISH),
+        contract.ENV_STOP_FILE: str(at.link.run / contract.FILE_STOP_WISH),
     }
     if directive.interval_seconds is not None:
         told[contract.ENV_CHECKPOINT_INTERVAL] = f"{directive.interval_seconds:g}"

@@ -285,7 +285,7 @@ class Looking:
             at.progress = at.progress.with_checkpoint(
                 step=record.facts.step, epoch=record.facts.epoch, now=record.seen_at
             )
-            at.reporter.set(progress=at.progress.view())
+            at.reporter.set(progress=at.progress_view())
             note_save(at, local)
 
     def _valid(self) -> int:

@@ -25,6 +25,7 @@ from rtj_api.wire import (
     Directive,
     Phase,
     Problem,
+    ProgressView,
     SidecarPhase,
     SupervisorState,
     TrainerState,
@@ -187,6 +188,12 @@ class Station:
         self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
         self.life = self.life.begun(now=time.time())
         self.reporter.set(progress=self.progress.view(), stall=None)
+
+    def progress_view(self) -> ProgressView:
+        """What is known of the trainer's steps, with their pace."""
+        pace = self.pace.usual_step()
+        rounded = None if pace is None else float(f"{pace:.4g}")
+        return self.progress.view().model_copy(update={"pace_seconds": rounded})
 
     def end_progress(self) -> None:
         """What the older attempt's trainer still prints says nothing about this one."""

@@ -85,6 +85,12 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "`kubectl describe pod` and the event's message say what the kubelet reported.",
         Charge.INFRASTRUCTURE,
     ),
+    Reason.NODE_LEAVING: ReasonText(
+        "A node gave notice that it will end (a spot or preemptible instance), and the ranks there "
+        "were moved once all had stopped at one step.",
+        _SELF_HEALING,
+        Charge.INFRASTRUCTURE,
+    ),
     Reason.NODE_LOST: ReasonText(
         "A node is gone, or is silent in every way that could be asked.",
         f"{_SELF_HEALING} Repair or remove the node.",

@@ -63,6 +63,28 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "Have these nodes looked at; see nodes.md. spec.recovery.avoidNodes says how strictly they "
         "are kept off.",
     ),
+    Reason.STOP_AGREED: ReasonText(
+        "A pod or its node is about to go, or the job is being suspended, and there is time for "
+        "every rank to save at one step first. The message has the sum.",
+        _NOTHING,
+    ),
+    Reason.LAST_SAVE_COUNTS: ReasonText(
+        "A pod or its node is about to go, or the job is being suspended, and no step was agreed "
+        "on at which all ranks save first: there is no time for it, or some rank cannot be told "
+        "or does not tell its steps. The saves that are finished are still shipped.",
+        "If the time was too short, raise terminationGracePeriodSeconds or sidecar.drainSeconds, "
+        "or save faster. Else let every rank write RTJ_PROGRESS_FILE, and see drain.md.",
+    ),
+    Reason.STOP_TOO_LATE: ReasonText(
+        "As LastSaveCounts, and not even the save that is on its way can be shipped in the time "
+        "that is left: the newest durable one counts.",
+        "Raise terminationGracePeriodSeconds or sidecar.drainSeconds, or see why uploads are slow.",
+    ),
+    Reason.STOP_MISSED: ReasonText(
+        "All ranks were asked to save and end at one step, and did not in time.",
+        "Look whether the trainer reads RTJ_STOP_FILE after every step, as recovery.stop.by says "
+        "it does; see drain.md.",
+    ),
     Reason.NOT_COMPLETE: ReasonText("The job has not ended well so far.", _NOTHING),
     Reason.NOT_FAILED: ReasonText("The job has not been given up.", _NOTHING),
     Reason.STARTED_FROM_SCRATCH: ReasonText(

@@ -13,7 +13,9 @@ from rtj_api.wire import Report
 
 QUIET = frozenset({"sequence", "sent_at", "transfers", "mirror"})
 QUIET_WITHIN: Mapping[str, frozenset[str]] = {
-    "progress": frozenset({"step", "epoch", "loss", "updated_at", "source", "step_seconds"}),
+    "progress": frozenset(
+        {"step", "epoch", "loss", "updated_at", "source", "step_seconds", "pace_seconds"}
+    ),
     "checkpoint": frozenset(
         {
             "uploaded_bytes",

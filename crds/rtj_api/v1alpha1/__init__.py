@@ -23,7 +23,16 @@ from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
 from rtj_api.v1alpha1.recovery import AvoidNodes, Backoff, Recovery, SuspendPolicy
 from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
 from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
-from rtj_api.v1alpha1.watching import Hang, OnDivergence, OnDrift, OnHang, StackSignal, VerifyResume
+from rtj_api.v1alpha1.watching import (
+    Hang,
+    OnDivergence,
+    OnDrift,
+    OnHang,
+    StackSignal,
+    Stop,
+    StopBy,
+    VerifyResume,
+)
 
 __all__ = [
     "MAX_REPLICAS",
@@ -57,6 +66,8 @@ __all__ = [
     "SecretName",
     "Sidecar",
     "StackSignal",
+    "Stop",
+    "StopBy",
     "Store",
     "Success",
     "SuccessRanks",

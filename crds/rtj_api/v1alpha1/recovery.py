@@ -9,7 +9,7 @@ from pydantic import Field
 from rtj_api import validations as v
 from rtj_api.api_base import Api
 from rtj_api.v1alpha1.failure_rules import FailureRule
-from rtj_api.v1alpha1.watching import Hang, VerifyResume
+from rtj_api.v1alpha1.watching import Hang, Stop, VerifyResume
 
 
 class AvoidNodes(StrEnum):
@@ -66,6 +66,7 @@ class Recovery(Api):
     )
     hang: Hang = Field(default_factory=Hang)
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
+    stop: Stop = Field(default_factory=Stop)
     failure_rules: tuple[FailureRule, ...] = Field(
         (),
         max_length=32,
@@ -87,7 +88,7 @@ class SuspendPolicy(Api):
         le=86_400,
         description=(
             "While the gang trains, its next save is waited for at most so long, so that no work "
-            "is lost; 0 stops it at once. In any case what was saved is made durable before the "
-            "pods go."
+            "is lost; 0 stops it at once. With recovery.stop.by a save is asked for within that "
+            "time. In any case what was saved is made durable before the pods go."
         ),
     )

@@ -1,5 +1,5 @@
-"""`recovery.verifyResume` and `.hang`: what is done about a training that goes on otherwise, or
-not at all.
+"""`recovery.verifyResume`, `.hang` and `.stop`: what is done about a training that goes on
+otherwise, or not at all, and how it is asked to end.
 
 Must never do I/O.
 """
@@ -83,5 +83,31 @@ class Hang(Api):
             "The signal for which the trainer has registered a dump of its stacks: "
             "faulthandler.register(signal.SIGUSR2). It is sent to a hung process before the "
             "restart if that process catches it. Not needed where the image has py-spy."
+        ),
+    )
+
+
+class StopBy(StrEnum):
+    """How a trainer is told of the step at which all ranks save and end."""
+
+    NOTHING = "Nothing"
+    FILE = "File"
+    SIGTERM = "SIGTERM"
+    SIGUSR1 = "SIGUSR1"
+
+
+class Stop(Api):
+    """Before a pod that is drained, evicted or preempted, or whose node has given notice, is gone,
+    and when the job is suspended: one step at which all ranks save and end with 0, if the time
+    suffices. docs/drain.md has the few lines that a trainer needs for it."""
+
+    by: StopBy = Field(
+        StopBy.NOTHING,
+        description=(
+            "How your trainer is told. Nothing: it is not, and a pod that is ended gets SIGTERM at "
+            "once. File: it looks at RTJ_STOP_FILE after each step. SIGTERM, SIGUSR1: it is sent "
+            "that signal, when the file is there. With any but Nothing the SIGTERM of an ending "
+            "pod is held back for 5 s, and until that step where one was agreed on. Pods made "
+            "before a change keep what they were made with."
         ),
     )

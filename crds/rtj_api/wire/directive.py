@@ -102,7 +102,11 @@ class Directive(Wire):
     may_claim: bool = False  # the owner of the run's highest fence has ended: claim over it
     claim_over: str | None = None  # that owner, "<clusterUID>/<jobUID>"; None: whoever it is
     wanted: Wanted | None = None  # PREPARE: rank 0 looks for this beginning too, see Report.found
+    # GO: the step at which every rank saves and ends. Alone it makes no new directive, and it is
+    # never another within an attempt.
     stop_step: int | None = None
+    stop_reason: str | None = None  # why, a Reason
+    stop_within: float | None = None  # seconds that the trainer of an ending pod may go on
     ending: str | None = None  # STOP: the job is over, "failed" or "released": its fence says so
     replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
     through_store: ThroughStore | None = None
@@ -165,6 +169,8 @@ class SidecarConfig(Wire):
     trainer_grace_seconds: float = 30
     hang_timeout_seconds: float | None = None  # a person's own; None: from the trainer's pace
     stack_signal: int | None = None  # for which the trainer has registered a dump of its stacks
+    obeys_stop: bool = False  # the trainer looks at RTJ_STOP_FILE: recovery.stop.by
+    stop_signal: int | None = None  # … when it is sent this one
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
     mirror: str = "auto"  # auto | always | never
     keep_local: int | None = None  # newest durable saves that stay in the pod; None: at least 2

@@ -118,6 +118,7 @@ class ProgressView(Wire):
     first_step_at: float | None = None  # first sign of a step in this attempt
     updated_at: float | None = None
     step_seconds: float | None = None  # of its own work, as its progress file tells; a median
+    pace_seconds: float | None = None  # between its steps, saves apart; a median
 
     @property
     def is_sure(self) -> bool:
@@ -254,6 +255,9 @@ class Report(Wire):
     supervisor_seen: bool = False
     settling: bool = False  # the trainer ended; a newer save may still be found and pinned
     terminating: bool = False
+    term_received_at: float | None = None  # since when
+    can_stop: bool = False  # its trainer obeys a stop step, and its supervisor has a Python
+    stop_step: int | None = None  # that its trainer has been told of in this attempt
     trainer: TrainerView = Field(default_factory=TrainerView)
     problem: Problem | None = None
     degraded: list[Problem] = Field(default_factory=list)

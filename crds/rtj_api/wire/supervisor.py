@@ -31,6 +31,18 @@ class Stop(Wire):
     grace_seconds: float | None = None
 
 
+class StopStep(Wire):
+    """RTJ_STOP_FILE, for the trainer of that attempt: save at the end of `step`, then end with 0
+    or wait. The supervisor reads it too: it sends `signal` once, and holds the SIGTERM of an
+    ending pod back until `until`."""
+
+    attempt: int
+    step: int
+    reason: str
+    until: float | None = None
+    signal: int | None = None
+
+
 class Trial(Wire):
     """Run the user's probe on the restored save, once for each `id`, while no trainer runs. It has
     its own session; whatever it leaves running is killed. A Stop of its attempt ends it."""
@@ -67,6 +79,7 @@ class SuperviseConfig(Wire):
     path: str  # the checkpoint directory
     trainer_grace_seconds: float
     post_start: list[str] = Field(default_factory=list)  # run after each start, as probe words
+    hold_term_seconds: float = 0.0  # a SIGTERM is passed on so late: a stop step may follow it
 
 
 class TrainerState(StrEnum):

@@ -190,6 +190,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "hold": None,
             "pending_template": None,
             "pending_suspend": None,
+            "stop": None,
         }
     )
 

@@ -19,6 +19,7 @@ from rtj_operator.core import (
     decide_owner,
     decide_run,
     decide_wish,
+    stopping,
     storemode,
     suspecting,
 )
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     decide_life.held,
     decide_life.first_attempt,
     decide_owner.permit,
+    stopping.stop,
     decide_fault.fault,
     decide_owner.steer,
     suspecting.proved,

@@ -7,8 +7,11 @@ harmless and going back is impossible. Pure.
 
 from __future__ import annotations
 
+from typing import Any
+
 from rtj_api import contract, wire
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.stopping import StopVerdict
 from rtj_api.status import ConditionType
 from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Phase, SidecarPhase
@@ -150,8 +153,10 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
     """The directive that this rank's pod should carry; None where nothing is to be said."""
     pod = member.pod
     phase = phase_for(gang)
-    if pod is None or phase is None or pod.is_terminal or pod.deleting_since is not None:
+    if pod is None or phase is None or pod.is_terminal:
         return None
+    if pod.deleting_since is not None:
+        return _to_ending(gang, member, phase)
     current = gang.status.current
     fast = phase == Phase.GO and gang.status.resume is not None and gang.status.resume.fast
     grace = None
@@ -186,6 +191,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         probe=probing.probe_for(gang, member, phase),
         suspects=_suspects(gang, member, phase),
         interval_seconds=_interval(gang, member, phase),
+        **_stop_words(gang, member, phase),
         forget_probes=stops_older
         and member.rank == 0
         and current is not None
@@ -220,6 +226,33 @@ def _interval(gang: Gang, member: Member, phase: Phase) -> float | None:
     if member.rank != 0 and said is not None and is_told:
         return said.interval_seconds
     return advice.published_seconds
+
+
+def _stop_words(gang: Gang, member: Member, phase: Phase) -> dict[str, Any]:
+    """The stop step, once it may be told here: pods that are ending hear of it first, and the
+    others when those have it, or one of them would end alone. What was said is never taken back."""
+    asked = gang.status.asked_stop
+    said = member.pod.directive if member.pod is not None else None
+    if asked is None or phase != Phase.GO:
+        return {}
+    if said is not None and said.attempt == gang.attempt and said.stop_step is not None:
+        names = ("stop_step", "stop_reason", "stop_within")
+        return {name: getattr(said, name) for name in names}
+    ending = [m for m in gang.members if m.rank in asked.ranks and m.is_ending]
+    have_heard = all(m.report is not None and m.report.stop_step == asked.step for m in ending)
+    if asked.verdict != StopVerdict.AGREED or not (have_heard or member.is_ending):
+        return {}
+    within = None if asked.until is None else round(max(0.0, asked.until - gang.now), 3)
+    return {"stop_step": asked.step, "stop_reason": asked.cause, "stop_within": within}
+
+
+def _to_ending(gang: Gang, member: Member, phase: Phase) -> wire.Directive | None:
+    """Nothing but a stop step is news to a pod that is being ended while its trainer runs."""
+    said = member.pod.directive if member.pod is not None else None
+    words = _stop_words(gang, member, phase)
+    if said is None or not words or (said.attempt, said.phase) != (gang.attempt, Phase.GO):
+        return None
+    return said.model_copy(update=words)
 
 
 def _wanted(gang: Gang) -> wire.Wanted | None:

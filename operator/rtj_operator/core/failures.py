@@ -39,6 +39,7 @@ def finished_ranks(gang: Gang) -> tuple[Member, ...]:
         and t.signal is None
         and not t.asked_to_stop
         and not t.container_restarted
+        and (m.report is None or m.report.stop_step is None)
     )
 
 

@@ -47,6 +47,12 @@ class Member:
     report: wire.Report | None  # this pod's newest, of whatever attempt
     node: NodeView | None
 
+    @property
+    def is_ending(self) -> bool:
+        """Its pod is being ended, by the API server's or by its own supervisor's word."""
+        is_deleted = self.pod is not None and self.pod.deleting_since is not None
+        return is_deleted or (self.report is not None and self.report.terminating)
+
     def has_reached(self, attempt: int, *phases: wire.SidecarPhase) -> bool:
         """Its sidecar reports one of `phases` for that attempt."""
         return (

@@ -237,6 +237,8 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
     verdict = exits.judge(end, out_of_memory=killed)
     if verdict is None and not trainer.asked_to_stop and not trainer.container_restarted:
         return None
+    if verdict is None and trainer.unhealthy is None and gang.status.asked_stop is not None:
+        return None  # it ended where it was asked to: `core.stopping` goes on from there
     if trainer.unhealthy is not None:
         # How it took the signal to end says nothing.
         reason, text = Reason.TRAINER_UNHEALTHY, trainer.unhealthy

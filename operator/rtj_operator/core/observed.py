@@ -61,6 +61,7 @@ class JobSpec:
     suspend_wait_seconds: float = 0.0  # suspendPolicy: for the next save, while the gang trains
     placement_seconds: float | None = None  # recovery.placementTimeoutSeconds
     scratch_if_none_valid: bool = False  # checkpoint.onNoValid: StartFromScratch
+    obeys_stop: bool = False  # recovery.stop.by is not Nothing
     on_hang: str = "Restart"  # recovery.hang.onHang
     hang_timeout_seconds: float | None = None  # recovery.hang.timeoutSeconds
     on_divergence: str = "RollBack"  # recovery.verifyResume.onDivergence

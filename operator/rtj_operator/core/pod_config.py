@@ -14,6 +14,7 @@ from rtj_api.v1alpha1 import (
     OnDrift,
     Retention,
     StackSignal,
+    StopBy,
     Thin,
     VerifyResume,
 )
@@ -86,6 +87,8 @@ def desired_config(
         trainer_grace_seconds=trainer_grace_seconds(spec),
         hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
         stack_signal=_number(spec.recovery.hang.stack_signal),
+        obeys_stop=spec.recovery.stop.by != StopBy.NOTHING,
+        stop_signal=_STOP_SIGNALS.get(spec.recovery.stop.by),
         verify_resume=_verify(spec.recovery.verify_resume),
         mirror=checkpoint.local.mirror,
         keep_local=checkpoint.local.keep,
@@ -108,6 +111,9 @@ def desired_config(
         validation_level=checkpoint.validation.level,
         required_keys=list(checkpoint.validation.required_keys),
     )
+
+
+_STOP_SIGNALS = {StopBy.SIGTERM: 15, StopBy.SIGUSR1: 10}
 
 
 def _number(wish: StackSignal | None) -> int | None:

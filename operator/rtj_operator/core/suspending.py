@@ -8,7 +8,7 @@ from __future__ import annotations
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import PendingSuspend
 
-from rtj_operator.core import attempts, failures
+from rtj_operator.core import attempts, failures, stopping
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.conditions import is_training
 from rtj_operator.core.gang import Gang
@@ -35,34 +35,43 @@ def _have_all_saved(gang: Gang, *, since: float) -> bool:
 def should_wait(gang: Gang) -> bool:
     """Training goes on for a moment, since a save is due that would else be lost work."""
     limit = gang.spec.suspend_wait_seconds
-    if limit <= 0 or gang.status.hold is not None or not is_training(gang):
+    if limit <= 0 or gang.status.hold is not None:
+        return False
+    asked, mark = gang.status.asked_stop, gang.status.pending_suspend
+    is_over = mark is not None and gang.alarm.has_passed(mark.since + limit)
+    if not is_over and stopping.is_awaited(gang):
+        return True  # also when the first ranks have ended there
+    if not is_training(gang) or (asked is not None and stopping.has_stopped(gang, asked)):
         return False
     if failures.all_faults(gang):
         return False
-    mark = gang.status.pending_suspend
     if mark is None:
         return True
     if newest_save(gang) != mark.save or _have_all_saved(gang, since=mark.since):
         return False
-    return not gang.alarm.has_passed(mark.since + limit)
+    return not is_over
 
 
 def begin(gang: Gang) -> Plan | None:
-    """Record since when the job waits; None where that is done already."""
+    """Record since when the job waits, and the step at which all ranks save where one can be asked
+    for; None where that is done already."""
     if gang.status.pending_suspend is not None:
         return None
     mark = PendingSuspend(since=gang.now, save=newest_save(gang))
+    limit = gang.spec.suspend_wait_seconds
     why = (
         f"spec.suspend is true: the next save is waited for, at most "
-        f"{gang.spec.suspend_wait_seconds:.0f} s (suspendPolicy.checkpointTimeoutSeconds)"
+        f"{limit:.0f} s (suspendPolicy.checkpointTimeoutSeconds)"
     )
-    return record(
-        gang,
-        gang.status.model_copy(update={"pending_suspend": mark}),
-        rule="suspend",
-        why=why,
-        notes=(Note(type="Normal", reason=Reason.SUSPENDING, message=why),),
-    )
+    notes = [Note(type="Normal", reason=Reason.SUSPENDING, message=why)]
+    status = gang.status.model_copy(update={"pending_suspend": mark})
+    if gang.spec.obeys_stop and status.asked_stop is None:
+        planned = stopping.planned_for(
+            gang, cause=Reason.SUSPENDING, why="spec.suspend is true", left=limit, ships=False
+        )
+        status = status.model_copy(update={"stop": planned})
+        notes.append(stopping.note_of(planned))
+    return record(gang, status, rule="suspend", why=why, notes=tuple(notes))
 
 
 # --- rank 0 lost while others still have something to save ---

@@ -116,6 +116,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         scratch_if_none_valid=(
             spec.checkpoint.on_no_valid == v1alpha1.OnNoValid.START_FROM_SCRATCH
         ),
+        obeys_stop=spec.recovery.stop.by != v1alpha1.StopBy.NOTHING,
         on_hang=spec.recovery.hang.on_hang,
         hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
         on_divergence=spec.recovery.verify_resume.on_divergence,

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from kit.scenarios import SCENARIOS
+from kit.scenarios_of_leaving import LEAVINGS
 from kit.scenarios_of_trouble import TROUBLES
 
-STORIES = {**SCENARIOS, **TROUBLES}
+STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS}
 GOLDEN = Path(__file__).parent / "golden"
 
 

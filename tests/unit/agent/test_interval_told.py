@@ -11,6 +11,7 @@ from kit.orders import SCRATCH, prepared
 from kit.podlike import PodLike, make_pod
 from kit.supervised import wait_for
 from rtj_api.wire import Phase, SidecarPhase
+from rtj_sidecar.trainer.supervisor_link import write_whole
 
 TRAINER = """
 import os, time
@@ -55,7 +56,7 @@ def test_at_the_start_and_whenever_it_changes(pod: PodLike) -> None:
     says(pod, "now 1234.5\n")
     assert pod.output().count("at the start") == 1, "the same trainer runs on"
     pod.kill_agent()
-    (pod.root / "rtj/run/checkpoint-interval").write_text("1\n")
+    write_whole(pod.root / "rtj/run/checkpoint-interval", "1\n")
     pod.start_agent()
     wait_for(lambda: pod.output().count("now 1234.5\n") == 2, why="what the annotation says")
 

@@ -58,7 +58,7 @@ class Pace:
     def _measured(self) -> Pace:
         newest = self.signs[-1][0] if self.signs else float("-inf")
         followed = [save for save in self.waiting if save.ended <= newest]
-        usual = self._usual_step() if followed else None
+        usual = self.usual_step() if followed else None
         if usual is None:
             return self
         pace = self
@@ -66,8 +66,8 @@ class Pace:
             pace = pace._with_stall(save, usual=usual)
         return replace(pace, waiting=tuple(s for s in self.waiting if s not in followed))
 
-    def _usual_step(self) -> float | None:
-        """Seconds of a step in gaps without a save."""
+    def usual_step(self) -> float | None:
+        """Seconds of a step in gaps without a save; None while too few are known."""
         gaps = [
             (after[0] - before[0]) / (after[1] - before[1])
             for before, after in pairwise(self.signs)

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 
+from .agreed import Agreed
 from .departure import Departure
 from .files import Mailbox, read_json, write_text, write_whole
 from .journal import Journal
@@ -66,6 +67,7 @@ class Supervisor:
         self.path = config.get("path") or "/nonexistent"
         self.post_start = [str(word) for word in config.get("postStart") or []]
         self.grace = float(config.get("trainerGraceSeconds") or DEFAULT_GRACE_SECONDS)
+        self.agreed = Agreed(float(config.get("holdTermSeconds") or 0), self.grace)
         self.view = {"state": "none", "attempt": 0}
         self.started = 0
         self.stacks = Stacks(self.log)
@@ -98,6 +100,7 @@ class Supervisor:
         while True:
             self.reap()
             self.forward()
+            self.read_agreed()
             self.read_stop()
             self.read_unhealthy()
             self.read_go()
@@ -151,12 +154,26 @@ class Supervisor:
                 self.view["askedToStop"] = True
                 self.dirty = True
             if name == "SIGTERM":
+                if self.agreed.holds():
+                    continue
                 self.end_by(self.grace)
             signal_trainer(self.pid, self.command, number)
 
     def end_by(self, grace):
         wanted = time.monotonic() + grace
         self.kill_at = wanted if self.kill_at is None else min(self.kill_at, wanted)
+
+    def read_agreed(self):
+        """A step at which it is to save and end; and a SIGTERM that waited for it."""
+        word = self.mailbox.news("trainer.stop") if self.running() else None
+        if word is not None:
+            number = self.agreed.take(word, self.view["attempt"])
+            if number is not None:
+                self.view["askedToStop"] = self.dirty = True
+            if number:
+                signal_trainer(self.pid, self.command, number)
+        if self.running() and self.agreed.is_due():
+            signal_trainer(self.pid, self.command, signal.SIGTERM)
 
     def read_stop(self):
         stop = self.mailbox.news("stop.json")
@@ -213,7 +230,8 @@ class Supervisor:
             self.dirty = True
 
     def enforce(self):
-        if self.running() and self.kill_at is not None and time.monotonic() >= self.kill_at:
+        ends = [end for end in (self.kill_at, self.agreed.kill_at) if end is not None]
+        if self.running() and ends and time.monotonic() >= min(ends):
             kill({self.pid} | descendants(os.getpid(), processes()), signal.SIGKILL)
             self.kill_at = time.monotonic() + 0.05  # again, for what was forked meanwhile
         if self.lingering and not self.running():
@@ -254,6 +272,7 @@ class Supervisor:
         self.go = None
         self.started = attempt
         self.kill_at = None
+        self.agreed.begin()
         self.kernel_kills = oom_kills()
         self.log.begin()
         forget_errors(self.run_dir)

@@ -1,0 +1,122 @@
+"""Which ranks are about to lose their pod, why, and how long they have: what Kubernetes and the
+clouds say ahead of time.
+
+Only what ends a pod at a known time counts. A cordon, a planned maintenance or a rebalancing hint
+names none: the eviction that follows does. What makes no sense to wait for is no notice. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rtj_api.reasons import Reason
+
+from rtj_operator.core.failures import fault_of
+from rtj_operator.core.faults import BY_POD, Fault
+from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.podends import told_end
+
+# Taints that a cloud's own agent sets when an instance has been given notice -> the seconds that
+# are left from then on, less what it takes to hear of it.
+NOTICES: Mapping[str, float] = {
+    "aws-node-termination-handler/spot-itn": 110.0,  # two minutes, asked for every 2 s
+    "cloud.google.com/impending-node-termination": 25.0,  # 30 s
+}
+SHUTDOWN_SECONDS = 20.0  # of a node that shuts down: its kubelet tells nobody the time
+KILL_SECONDS = 2.0  # before the end that the API server names
+TELL_SECONDS = 1.5  # a deletion may be heard from the pod before it is read from the API server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """`left`: seconds. `is_ending`: the kubelet is ending it; else its node will be."""
+
+    member: Member
+    reason: Reason
+    left: float
+    why: str
+    is_ending: bool
+
+
+def leaving(gang: Gang) -> tuple[Leaving, ...]:
+    """By rank; at most one each."""
+    found = (_ending(gang, m) or _noticed(gang, m) for m in gang.members)
+    return tuple(one for one in found if one is not None)
+
+
+def is_awaited_end(fault: Fault, member: Member) -> bool:
+    """Its pod is being ended and has not ended: what a stop may still come before."""
+    pod = member.pod
+    if pod is None or pod.is_terminal or fault.order != BY_POD or not fault.is_pod_lost:
+        return False
+    return pod.deleting_since is not None or fault.evidence.get("terminating") is True
+
+
+def _ending(gang: Gang, member: Member) -> Leaving | None:
+    pod = member.pod
+    if pod is None or not member.is_ending:
+        return None
+    fault = fault_of(gang, member)
+    if fault is None or not is_awaited_end(fault, member):
+        return None
+    if pod.deleting_since is None or pod.deletion_deadline is None:
+        return Leaving(
+            member=member,
+            reason=Reason.POD_EVICTED,
+            left=SHUTDOWN_SECONDS - _signalled_for(gang, member),
+            why=f"pod {pod.name} was sent SIGTERM and not deleted: its node shuts down",
+            is_ending=True,
+        )
+    told = told_end(pod)
+    return Leaving(
+        member=member,
+        reason=fault.reason,
+        left=pod.deletion_deadline - KILL_SECONDS - gang.now,
+        why=f"pod {pod.name} is ending: {told.message if told is not None else 'it was deleted'}",
+        is_ending=True,
+    )
+
+
+def _noticed(gang: Gang, member: Member) -> Leaving | None:
+    pod, node = member.pod, member.node
+    if pod is None or node is None or pod.is_terminal or _was_moved_here(gang, node.name):
+        return None
+    for taint in node.taints:
+        seconds = NOTICES.get(taint.partition(":")[0])
+        if seconds is not None:
+            return Leaving(
+                member=member,
+                reason=Reason.NODE_LEAVING,
+                left=seconds,
+                why=f"node {node.name} has the taint {taint}",
+                is_ending=False,
+            )
+    return None
+
+
+def _was_moved_here(gang: Gang, node: str) -> bool:
+    """It was moved off that very node for that very notice, and placed there again: a template that
+    tolerates everything. To move it once more would never end."""
+    current = gang.status.current
+    if current is None or current.cause != Reason.NODE_LEAVING or current.culprit is None:
+        return False
+    return current.culprit.node == node
+
+
+def is_heard_too_early(gang: Gang, one: Leaving) -> bool:
+    """The API server may be about to say why it ends, and when."""
+    pod = one.member.pod
+    if pod is None or pod.deleting_since is not None or not one.is_ending:
+        return False
+    since = gang.now - _signalled_for(gang, one.member)
+    return not gang.alarm.has_passed(since + TELL_SECONDS)
+
+
+def _signalled_for(gang: Gang, member: Member) -> float:
+    """Seconds since its container was sent SIGTERM."""
+    report, view = member.report, member.view
+    if report is None or report.term_received_at is None:
+        return 0.0
+    heard_at = view.received_at if view is not None and view.received_at is not None else gang.now
+    return max(0.0, report.sent_at - report.term_received_at) + max(0.0, gang.now - heard_at)
