@@ -13,6 +13,7 @@ from rtj_api.status import (
     ConditionType,
     CurrentAttempt,
     Hold,
+    PlannedStop,
     RestartKind,
     ResumeDecision,
     Status,
@@ -23,11 +24,27 @@ from rtj_operator.core.observed import JobKey, JobSpec, JobView, NodeView, Obser
 from kit.drawn_pods import NOW, UID, maybe_time, names, nodes, pods, reports, times, wishes
 from kit.drawn_trouble import advices, factors, memory, wishes_of_recovery
 
+SPOT = "cloud.google.com/impending-node-termination"
 wanted = st.builds(
     WantedBeginning,
     value=st.sampled_from([None, "f1-n1-s4"]),
     asked=st.sampled_from(wishes),
 )
+
+
+@st.composite
+def stops(draw: st.DrawFn, attempt: int) -> PlannedStop:
+    verdict = draw(st.sampled_from(["Agreed", "Agreed", "Missed", "FinishLast", "TooLate"]))
+    return PlannedStop(
+        attempt=draw(st.sampled_from([attempt, attempt, attempt - 1])),
+        verdict=verdict,
+        cause=draw(st.sampled_from([Reason.POD_EVICTED, Reason.NODE_LEAVING, Reason.SUSPENDING])),
+        ranks=draw(st.lists(st.integers(0, 1), max_size=2, unique=True)),
+        step=40 if verdict in ("Agreed", "Missed") else None,
+        since=draw(times),
+        until=draw(st.none() | st.floats(NOW - 60, NOW + 60).map(lambda t: round(t, 3))),
+        message="a pod goes; no more",
+    )
 
 
 @st.composite
@@ -102,6 +119,7 @@ def statuses(draw: st.DrawFn) -> Status:
         placements=[draw(st.integers(1, attempt)) for _ in range(2)],
         resume=draw(st.sampled_from([resume, resume, None])),
         hold=hold,
+        stop=draw(st.none() | stops(attempt)),
         budgets=Budgets(
             restarts_since_progress=used,
             in_place_failures=draw(st.integers(0, 3)),
@@ -132,6 +150,8 @@ def observations(draw: st.DrawFn) -> Observed:
         max_restarts=3,
         suspend=draw(st.sampled_from([False, False, False, True])),
         shared_directory=draw(st.booleans()),
+        obeys_stop=draw(st.booleans()),
+        suspend_wait_seconds=draw(st.sampled_from([0, 60])),
         on_existing_run=draw(st.sampled_from(["Resume", "Resume", "Hold", "Fresh"])),
         take_over=draw(st.sampled_from([None, None, "other", "cluster/other"])),
         resume_from=draw(st.sampled_from([None, None, "f1-n1-s4"])),
@@ -174,6 +194,7 @@ def observations(draw: st.DrawFn) -> Observed:
                 ready=draw(st.sampled_from([True, True, False, None])),
                 not_ready_since=draw(maybe_time),
                 lease_renewed_at=draw(maybe_time),
+                taints=draw(st.sampled_from([(), (), (f"{SPOT}:NoSchedule",)])),
             )
             for name in draw(st.sets(nodes, max_size=3))
         },

@@ -51,6 +51,7 @@ def directives(draw: st.DrawFn, uid: str, rank: int) -> wire.Directive:
         phase=phase,
         world_size=2,
         resume=draw(st.none() | resumes),
+        stop_step=draw(st.sampled_from([None, None, 40])),
     )
 
 
@@ -133,6 +134,9 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
         supervisor_seen=draw(st.booleans()),
         settling=draw(st.booleans()),
         terminating=draw(st.booleans()),
+        term_received_at=draw(maybe_time),
+        can_stop=draw(st.booleans()),
+        stop_step=draw(st.sampled_from([None, None, 40])),
         trainer=wire.TrainerView(
             state=draw(st.sampled_from(list(wire.TrainerState))),
             attempt=draw(st.integers(0, 4)),
@@ -170,6 +174,7 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
             first_step_at=draw(maybe_time),
             confirmed=draw(st.booleans()),
             step_seconds=draw(maybe_seconds),
+            pace_seconds=draw(maybe_seconds),
         ),
         checkpoint=wire.CheckpointView(
             last_durable_step=draw(st.none() | st.integers(0, 99)),

@@ -126,7 +126,7 @@ def _pace(gang: Gang, member: Member) -> RankPace:
         rank=member.rank,
         step=progress.step if progress.source != "checkpoint" else None,
         age=max(0.0, report.sent_at - told_at) + max(0.0, since_heard),
-        pace=progress.pace_seconds,
+        pace=progress.pace_seconds or None,
         is_reachable=report.can_stop and not gang.through_store,
     )
 
