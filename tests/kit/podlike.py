@@ -27,7 +27,7 @@ from rtj_api.wire import (
     ThroughStore,
     Wanted,
 )
-from rtj_sidecar.agent import HOLD_TERM_SECONDS
+from rtj_sidecar.config import HOLD_TERM_SECONDS
 
 from kit import toy_trainer
 from kit.supervised import Supervised, start_supervised, wait_for

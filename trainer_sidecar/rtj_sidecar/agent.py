@@ -15,9 +15,6 @@ from pathlib import Path
 
 from aiohttp import ClientSession, web
 from rtj_api import contract
-from rtj_api.wire import (
-    SuperviseConfig,
-)
 
 from rtj_sidecar.answering import Answering
 from rtj_sidecar.attempts import Attempts
@@ -48,7 +45,6 @@ from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 from rtj_sidecar.trials import told_before
 
 BEAT_SECONDS = 5.0
-HOLD_TERM_SECONDS = 5.0  # in which the word of a stop step may come
 LOG_BACK_BYTES = 65536
 
 
@@ -66,13 +62,7 @@ class Agent:
         """Install the supervisor, take up what an earlier agent left, answer HTTP."""
         site = self._site
         link = SupervisorLink(site.root)
-        config = SuperviseConfig(
-            path=site.config.path,
-            trainer_grace_seconds=site.config.trainer_grace_seconds,
-            post_start=site.config.post_start,
-            hold_term_seconds=HOLD_TERM_SECONDS if site.config.obeys_stop else 0.0,
-        )
-        await asyncio.to_thread(link.install, config)
+        await asyncio.to_thread(link.install, site.for_supervisor)
         reporter = Reporter(
             job_uid=site.config.job_uid, pod_uid=site.pod_uid, rank=site.config.rank
         )

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 from rtj_api import contract
-from rtj_api.wire import SidecarConfig
+from rtj_api.wire import SidecarConfig, SuperviseConfig
+
+HOLD_TERM_SECONDS = 5.0  # in which the word of a stop step may come
 
 
 class ConfigError(ValueError):
@@ -37,6 +39,16 @@ class Site:
     def holds(self) -> bool:
         """Whether this rank's sidecar holds the fence, names saves and commits."""
         return self.config.rank == 0
+
+    @property
+    def for_supervisor(self) -> SuperviseConfig:
+        """What its supervisor has to know before any directive."""
+        return SuperviseConfig(
+            path=self.config.path,
+            trainer_grace_seconds=self.config.trainer_grace_seconds,
+            post_start=self.config.post_start,
+            hold_term_seconds=HOLD_TERM_SECONDS if self.config.obeys_stop else 0.0,
+        )
 
     @property
     def touches_directory(self) -> bool:

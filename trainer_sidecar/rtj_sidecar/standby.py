@@ -18,7 +18,7 @@ from dataclasses import replace
 from aiohttp import web
 from rtj_api import contract
 from rtj_api.reasons import Reason
-from rtj_api.wire import Directive, Release, StandbyView, SuperviseConfig, SupervisorState
+from rtj_api.wire import Directive, Release, StandbyView, SupervisorState
 
 from rtj_sidecar.config import Site
 from rtj_sidecar.directives import DirectiveFile, accept, warm_up
@@ -58,12 +58,7 @@ class Standby:
         """At once where an earlier process of this sidecar was placed. Raises OSError where its
         port is taken."""
         site, link = self._site, self._link
-        told = SuperviseConfig(
-            path=site.config.path,
-            trainer_grace_seconds=site.config.trainer_grace_seconds,
-            post_start=site.config.post_start,
-        )
-        await asyncio.to_thread(link.install, told)
+        await asyncio.to_thread(link.install, site.for_supervisor)
         journal = Journal(link.run / contract.FILE_SIDECAR_JOURNAL)
         if journal.entry.directive is not None:
             return placed(site, journal.entry.directive)
