@@ -44,6 +44,22 @@ def test_keys_that_come_late_are_found(tmp_path: Path) -> None:
     assert told(session) == ("one", "two", None)
 
 
+def test_a_client_made_before_there_were_any_takes_them_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node's metadata service was slow when the pod began."""
+    client = session_of(None).client("s3", region_name="us-east-1")
+
+    def signed() -> str:
+        return client.generate_presigned_url("get_object", Params={"Bucket": "b", "Key": "k"})
+
+    with pytest.raises(NoCredentialsError):
+        signed()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "found-later")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    assert "found-later" in signed()
+
+
 def test_without_files_the_environment_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 import requests
 from azure.core import exceptions as core
+from azure.identity import CredentialUnavailableError
 from botocore import exceptions as boto
+from botocore.credentials import DeferredRefreshableCredentials
 from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from hdfs import HdfsError
@@ -24,6 +27,8 @@ from rtj_sidecar.stores.service_errors import unforeseen
 
 NOT_TRUSTED = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: Hostname mismatch"
 NO_TLS = "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)"
+OTHER_KEY = "[X509: KEY_VALUES_MISMATCH] key values mismatch (_ssl.c:4155)"
+OTHER_NAME = "hostname 's3' doesn't match 'localhost'"
 CUT = "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol"
 
 
@@ -85,8 +90,10 @@ OF_TLS = [
         (NOT_TRUSTED, Reason.STORE_UNREACHABLE, False, "checkpoint.store.caBundle"),
         (NO_TLS, Reason.INVALID_SPEC, False, "write http://"),
         (CUT, Reason.STORE_UNREACHABLE, True, "does not answer"),
+        (OTHER_KEY, Reason.STORE_UNREACHABLE, True, "does not answer"),
+        (OTHER_NAME, Reason.STORE_UNREACHABLE, False, "certified name"),
     ],
-    ids=["not trusted", "no TLS", "cut"],
+    ids=["not trusted", "no TLS", "cut", "key of another certificate", "another name"],
 )
 def test_a_certificate_ends_it_and_a_cut_connection_does_not(
     explain: Callable[[Exception], Exception],
@@ -134,6 +141,69 @@ def test_what_no_other_try_would_change_ends_at_once(
     assert isinstance(found, StoreProblem)
     assert (found.reason, found.transient) == (reason, False)
     assert "a-secret" not in found.message
+
+
+def by_metadata(text: str) -> boto.CredentialRetrievalError:
+    """As botocore raises it."""
+    try:
+        raise boto.MetadataRetrievalError(error_msg=text)
+    except boto.MetadataRetrievalError as error:
+        try:
+            raise boto.CredentialRetrievalError(provider="container-role", error_msg=str(error))
+        except boto.CredentialRetrievalError as found:
+            return found
+
+
+def by_deferred(refresh: Callable[[], object]) -> Exception:
+    found = DeferredRefreshableCredentials(refresh_using=refresh, method="iam-role")
+    try:
+        found.get_frozen_credentials()
+    except boto.CredentialRetrievalError as error:
+        return error
+    raise AssertionError("botocore takes no keys for keys")
+
+
+def by_chain(text: str) -> core.ClientAuthenticationError:
+    return core.ClientAuthenticationError(f"DefaultAzureCredential failed. {text} a-secret")
+
+
+SILENT = [
+    (of_s3, by_metadata("timed out, a-secret")),
+    (of_s3, by_metadata("Received non 200 response 500 from container metadata: a-secret")),
+    (of_s3, by_deferred(dict)),
+    (of_gs, auth.RefreshError(auth.TransportError("Compute Engine Metadata server unavailable"))),
+    (of_gs, auth.RefreshError(auth.TransportError("Status: 503", SimpleNamespace(status=503)))),
+    (of_az, by_chain("ManagedIdentityCredential: no response from the IMDS endpoint.")),
+    (of_az, CredentialUnavailableError("no response from the IMDS endpoint. a-secret")),
+    (of_az, by_chain("WorkloadIdentityCredential: Failed to establish a new connection")),
+]
+
+
+@pytest.mark.parametrize(("explain", "error"), SILENT)
+def test_who_gives_out_credentials_and_does_not_answer_has_refused_nobody(
+    explain: Callable[[Exception], Exception], error: Exception
+) -> None:
+    found = explain(error)
+    assert isinstance(found, StoreProblem)
+    assert (found.reason, found.transient) == (Reason.STORE_UNREACHABLE, True)
+    assert "gives this pod its credentials, does not answer" in found.message
+    assert "a-secret" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("explain", "error"),
+    [
+        (of_s3, by_metadata("Received non 200 response 403 from container metadata: AccessDenied")),
+        (of_gs, auth.RefreshError(auth.TransportError("404", SimpleNamespace(status=404)))),
+        (of_az, by_chain("WorkloadIdentityCredential: AADSTS700213, timed out")),
+    ],
+)
+def test_and_one_that_answered_has(
+    explain: Callable[[Exception], Exception], error: Exception
+) -> None:
+    found = explain(error)
+    assert isinstance(found, StoreProblem)
+    assert found.reason is Reason.CREDENTIALS_REFUSED
 
 
 REFUSED = requests.exceptions.ConnectionError("refused")

@@ -22,6 +22,7 @@ from rtj_sidecar.stores.service_errors import (
     clock,
     expired,
     no_answer,
+    no_identity,
     refused,
     skew_of,
 )
@@ -66,10 +67,13 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
         cause = cause.__cause__ or cause.__context__
     what = f"{operation} {key} in {place}"
     match error:
-        case CredentialUnavailableError():
-            return no_credentials(place)
         case core.HttpResponseError() if error.status_code is not None:
             return _of_answer(error, what=what, key=key, place=place)
+        case core.ClientAuthenticationError() if _is_silence(str(error.message)):
+            who = "the metadata server of the node or the identity service"
+            return no_identity(error, place, who=who)
+        case CredentialUnavailableError():
+            return no_credentials(place)
         case core.ClientAuthenticationError():
             return refused(f"{what}: no token", _KEYS)
         case core.AzureError():
@@ -78,6 +82,22 @@ def explain(error: Exception, *, operation: str, key: str, place: Place) -> Exce
         case OSError():
             return no_answer(error, place)
     return error
+
+
+# In the text of DefaultAzureCredential, which tells of all that it tried in one error.
+_SILENCE = (
+    "no response from the imds endpoint",
+    "failed to establish a new connection",
+    "connection aborted",
+    "connection reset",
+    "timed out",
+)
+
+
+def _is_silence(text: str) -> bool:
+    """Whether whoever gives out tokens did not answer; where Entra has refused, its code is there."""
+    told = text.lower()
+    return "aadsts" not in told and any(word in told for word in _SILENCE)
 
 
 def _of_answer(error: core.HttpResponseError, *, what: str, key: str, place: Place) -> Exception:

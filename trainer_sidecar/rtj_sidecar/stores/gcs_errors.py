@@ -24,6 +24,7 @@ from rtj_sidecar.stores.service_errors import (
     busy,
     clock,
     no_answer,
+    no_identity,
     refused,
 )
 
@@ -125,4 +126,16 @@ def _of_refresh(error: auth.RefreshError, *, what: str, place: Place) -> StorePr
         return clock(what, None)
     if getattr(error, "retryable", False):
         return no_answer(error, place)
+    if _is_of_metadata(error):
+        return no_identity(error, place, who="the metadata server of the node or cluster")
     return refused(f"{what}: no token", _KEYS)
+
+
+def _is_of_metadata(error: auth.RefreshError) -> bool:
+    """Whether the metadata server did not answer, or only with trouble of its own. What it answers
+    with 4xx is an account that is not there: no other try would change that."""
+    inner = error.args[0] if error.args else None
+    if not isinstance(inner, auth.TransportError):
+        return False
+    answer = inner.args[1] if len(inner.args) > 1 else None
+    return not 400 <= int(getattr(answer, "status", 0)) < 500

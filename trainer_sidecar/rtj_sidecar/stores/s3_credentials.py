@@ -22,9 +22,8 @@ _LASTS = timedelta(minutes=12)
 
 def session_of(directory: Path | None) -> boto3.session.Session:
     """A session that reads `directory`'s files AWS_ACCESS_KEY_ID and so on; where they are not
-    there, and where no directory is given, the credentials that boto3 finds by itself."""
-    if directory is None:
-        return boto3.session.Session()
+    there, and where no directory is given, the credentials that boto3 finds by itself: looked for
+    with every request until there are any, for a client that is made without stays without."""
     core = get_session()
     found = DeferredRefreshableCredentials(
         refresh_using=lambda: _read(directory, core), method="rtj-secret"
@@ -34,9 +33,11 @@ def session_of(directory: Path | None) -> boto3.session.Session:
     return boto3.session.Session(botocore_session=session)
 
 
-def _read(directory: Path, otherwise: Session) -> dict[str, str | None]:
-    key, secret = _text(directory / _ID), _text(directory / _SECRET)
-    token = _text(directory / _TOKEN)
+def _read(directory: Path | None, otherwise: Session) -> dict[str, str | None]:
+    key, secret, token = (
+        _text(directory / name) if directory is not None else None
+        for name in (_ID, _SECRET, _TOKEN)
+    )
     if key is None or secret is None:
         default = otherwise.get_credentials()
         if default is None:

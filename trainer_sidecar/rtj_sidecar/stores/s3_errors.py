@@ -19,6 +19,7 @@ from rtj_sidecar.stores.service_errors import (
     clock,
     line_break,
     no_answer,
+    no_identity,
     of_tls,
     skew_of,
     unforeseen,
@@ -184,8 +185,11 @@ def _of_transport(error: Exception, *, place: Place) -> Exception:
         return StoreProblem(
             Reason.CREDENTIALS_MISSING,
             f"no credentials for {place}: name a Secret with AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY in checkpoint.store.credentialsSecret",
+            "AWS_SECRET_ACCESS_KEY in checkpoint.store.credentialsSecret. Where the node's role is "
+            "meant: its metadata service did not answer in time, or lets no pod in (hop limit 2)",
         )
+    if isinstance(error, boto.CredentialRetrievalError) and _is_silence(error):
+        return no_identity(error, place, who="the metadata service of the node or of EKS")
     if isinstance(error, boto.CredentialRetrievalError | boto.TokenRetrievalError):
         return StoreProblem(
             Reason.CREDENTIALS_REFUSED,
@@ -213,3 +217,12 @@ def _of_transport(error: Exception, *, place: Place) -> Exception:
     if isinstance(error, _ON_THE_WAY):
         return no_answer(error, place)
     return unforeseen(error, str(place))
+
+
+def _is_silence(error: boto.CredentialRetrievalError) -> bool:
+    """Whether whoever gives out keys did not answer. A role that was refused is told with 4xx; the
+    node's metadata service says nothing at all then, and botocore misses what it wanted."""
+    text = str(error)
+    if isinstance(error.__context__, boto.MetadataRetrievalError):
+        return "non 200 response 4" not in text
+    return "response did not contain: access_key" in text

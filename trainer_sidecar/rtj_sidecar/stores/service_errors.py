@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,19 @@ def bucket_missing(place: object) -> StoreProblem:
 
 def refused(what: str, remedy: str, *, transient: bool = False) -> StoreProblem:
     return StoreProblem(Reason.CREDENTIALS_REFUSED, f"{what}; {remedy}", transient=transient)
+
+
+def no_identity(error: Exception, place: object, *, who: str) -> StoreProblem:
+    """No token or key could be fetched, because `who` gives them out did not answer: nobody has
+    refused anything."""
+    return StoreProblem(
+        Reason.STORE_UNREACHABLE,
+        f"{place} was not asked: {who}, which gives this pod its credentials, does not answer "
+        f"({type(error).__name__}); tried again by itself. If it stays: let the pod reach it "
+        "(NetworkPolicy, proxy, hop limit of the node's metadata service), or name a Secret in "
+        "checkpoint.store.credentialsSecret",
+        transient=True,
+    )
 
 
 def expired(what: str) -> StoreProblem:
@@ -59,14 +73,17 @@ def clock(what: str, ahead_s: float | None) -> StoreProblem:
 
 # What OpenSSL says of a certificate that it does not accept, whoever signed it, and of an answer
 # that is no TLS. A connection that was cut, or a server that has too much to do, is neither.
-_NO_TRUST = ("certificate verify failed", "certificate_verify_failed", "mismatch", "doesn't match")
+_NO_TRUST = re.compile(
+    "certificate.verify.failed|(hostname|ip address) mismatch|hostname .* doesn't match"
+    "|no appropriate subjectaltname"
+)
 _NO_TLS = ("wrong version number", "wrong_version_number", "http request", "unknown protocol")
 
 
 def of_tls(error: Exception, place: object) -> StoreProblem:
     """By the text of the library's error, which is not told."""
     text = str(error).lower()
-    if any(word in text for word in _NO_TRUST):
+    if _NO_TRUST.search(text):
         return no_trust(place)
     if any(word in text for word in _NO_TLS):
         return StoreProblem(
