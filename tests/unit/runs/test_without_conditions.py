@@ -209,3 +209,20 @@ def test_a_record_is_written_once_by_who_was_first(pods: Pods) -> None:
     stands = zero.run.answer_none(ship, why="asked again")
     assert stands.files, "the part written before is the answer"
     assert before == {key: value for key, value in store.objects.items() if "/parts/" in key}
+
+
+def test_a_run_is_tried_again_once_a_person_has_removed_its_record(pods: Pods) -> None:
+    """As docs/stores.md says: no pod of before lives."""
+    store = careless()
+    first = pods(store)
+    held = claimed(first, 4, parent=SCRATCH)
+    ship = shipped(first, held, 1, 10)
+    store.honours_conditions = True
+    assert claimed(pods(store), 5, parent=Parent(name=ship.name, step=10)) == 5
+    assert not pods(store).run.honours_conditions  # not by itself
+    store.delete("ns/gpt/run.json")
+    again = pods(store)
+    assert claimed(again, 6) == 6
+    assert again.run.honours_conditions
+    assert [c.name for c in again.run.candidates(again.run.history())] == [ship.name]
+    assert isinstance(pods(store).run.claim(attempt=5, world_size=2), Superseded)
