@@ -93,6 +93,18 @@ class LocalLedger:
         entries = read_ledger(self._path).entries
         return any(mark in e.aliases and (e.fence, e.n) == number for e in entries)
 
+    def last_not_durable(self, snapshot: Snapshot) -> FoundSave | None:
+        """The save that was seen last to finish, where it lies there and the store has not got it:
+        it never got a name, or was dropped. Raises OSError."""
+        own = [e for e in read_ledger(self._path).entries if e.run_id == self._run_id]
+        durable = {(e.root, e.fingerprint) for e in own if e.n is not None}
+        seen = [(e.root, e.fingerprint) for e in own if e.n is None and e.fingerprint]
+        ignored = {(e.root, e.fingerprint) for e in own if e.ignored}
+        last = seen[-1] if seen else None
+        if last is None or last in durable | ignored:
+            return None
+        return next((save for save in snapshot.saves if save.identity == last), None)
+
     def loose_beside(self, found: FoundSave, snapshot: Snapshot) -> list[FileEntry]:
         """Files of older saves under a fixed name that no durable save holds: they go with it."""
         entries = read_ledger(self._path).entries

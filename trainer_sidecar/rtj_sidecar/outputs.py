@@ -74,6 +74,11 @@ class Outputs:
         directory = self._at.directory
         look = directory.look(writers=Writers(gone=True))
         entries = products(look.snapshot, foreign=directory.ledger.foreign)
+        last = directory.ledger.last_not_durable(look.snapshot)
+        if last is not None:
+            # Of this rank alone, or dropped: no save that anybody begins from, and not to be lost.
+            log.info("outputs: with %s, which did not become durable", last.root_key)
+            entries = (*entries, *last.all_files)
         files = {e.path: _local(directory.path, e, below="") for e in entries}
         missing = []
         for path in self._at.site.config.outputs:

@@ -12,6 +12,7 @@ from kit import toy_trainer
 from kit.fleet import Fleet, shard
 from kit.fleet_pod import FleetPod, PodDied
 from kit.handmade import dcp_directory
+from rtj_api.wire import SidecarPhase
 from rtj_sidecar import holding
 
 KEYS = {"model.w": None, "optimizer.m": None}
@@ -189,3 +190,26 @@ async def test_nor_where_rank_0_dies_as_soon_as_it_has_seen_that_a_share_does_no
 
 def verdicts(pod: FleetPod) -> list[str]:
     return [verdict.message for verdict in pod.report.verdicts]
+
+
+async def test_the_last_share_of_one_rank_goes_with_the_outputs_where_all_succeed(
+    tmp_path: Path,
+) -> None:
+    """Ranks that are not in step: nobody may begin from it, and nobody loses it."""
+    form = "rank{rank}/step_{step}.pt"
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save_files(fleet, step, form=form)
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        save_files(fleet, 30, form=form, ranks=(1,))
+        for pod in fleet.pods:
+            pod.exit_code = 0
+        await fleet.until(
+            lambda: all(pod.report.phase is SidecarPhase.DRAINED for pod in fleet.pods),
+            why="all drained",
+        )
+        assert fleet.durable_steps() == [10, 20]
+        outputs = tmp_path / "store/ns/gpt/outputs/f1"
+        found = [p.relative_to(outputs).as_posix() for p in outputs.rglob("*.pt")]
+        assert found == [".rank1/rank1/step_30.pt"]

@@ -95,7 +95,7 @@ _SILENCE = (
 
 
 def _is_silence(text: str) -> bool:
-    """Whether whoever gives out tokens did not answer; where Entra has refused, its code is there."""
+    """Whether whoever gives out tokens did not answer. An error code is Entra's word."""
     told = text.lower()
     return "aadsts" not in told and any(word in told for word in _SILENCE)
 
