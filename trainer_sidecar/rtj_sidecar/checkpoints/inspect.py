@@ -34,7 +34,9 @@ def inspect_path(
     layouts = layouts_for(layout=layout, include=include)
     expect = Expectations(world_size=world_size)
 
-    def judged(root: Path, only: str | None) -> list[tuple[FoundSave, Verdict]]:
+    def judged(
+        root: Path, only: str | None, *, whole: str | None = None
+    ) -> list[tuple[FoundSave, Verdict]]:
         reader = Reader(root)
         snapshot: Snapshot = EMPTY
         observations = Observations()
@@ -43,6 +45,8 @@ def inspect_path(
             now = time.monotonic()
             observations = observe(before=observations, snapshot=snapshot, now=now)
             time.sleep(wait)
+        if whole is not None and all(save.root_key != whole for save in snapshot.saves):
+            return []  # and no file of it was read through
         found = judge_all(
             snapshot=snapshot,
             reader=reader,
@@ -52,12 +56,9 @@ def inspect_path(
             writers=Writers(gone=settle_seconds == 0),
             expect=expect,
         )
-        return list(found)
+        return [pair for pair in found if whole in (None, pair[0].root_key)]
 
     if path.is_dir():
         # A directory that is one save by its own name (`checkpoint-10`) shows it from above only.
-        whole = [pair for pair in judged(path.parent, path.name) if pair[0].root_key == path.name]
-        if whole:
-            return whole
-        return judged(path, None)
+        return judged(path.parent, path.name, whole=path.name) or judged(path, None)
     return judged(path.parent, path.name)
