@@ -22,9 +22,11 @@ from pathlib import Path
 from rtj_sidecar.stores.base import SourceChanged, check_cancel
 
 BLOCK = 1 << 20
-# Linux's; elsewhere fsync has it all to do.
+# Linux's; elsewhere fsync has it all to do, and blocks are found while they are written.
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
 _SYNC_FILE_RANGE_WRITE = 2
+_FALLOCATE = getattr(ctypes.CDLL(None), "fallocate", None)
+_FALLOC_FL_KEEP_SIZE = 1
 _FICLONE = 0x40049409  # _IOW(0x94, 9, int), linux/fs.h
 _CANNOT_SHARE = {
     errno.EOPNOTSUPP,
@@ -205,6 +207,26 @@ def start_writeback(descriptor: int, *, start: int, end: int) -> None:
             ctypes.c_int64(start),
             ctypes.c_int64(end - start),
             ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
+        )
+
+
+def reserve(descriptor: int, *, size: int) -> None:
+    """Take the blocks of a new file of that size at once: found one by one while they are written,
+    they cost as much as the copy of the bytes.
+
+    Its length stays: it grows with what is written. Proves nothing, and takes no block where they
+    do not all fit: that the disk is full is for the write to tell. Not posix_fallocate(3), which
+    writes every block where the file system cannot do it.
+    """
+    if _FALLOCATE is None or size < BLOCK:
+        return
+    room = os.fstatvfs(descriptor)
+    if size <= room.f_bavail * room.f_frsize:
+        _FALLOCATE(
+            descriptor,
+            ctypes.c_int(_FALLOC_FL_KEEP_SIZE),
+            ctypes.c_int64(0),
+            ctypes.c_int64(size),
         )
 
 

@@ -27,7 +27,7 @@ from rtj_sidecar.stores.base import (
     changing,
     check_cancel,
 )
-from rtj_sidecar.stores.local import BLOCK, crc64, crc64_text, start_writeback, write_at
+from rtj_sidecar.stores.local import BLOCK, crc64, crc64_text, reserve, start_writeback, write_at
 from rtj_sidecar.stores.s3_stream import RangeIgnored
 
 RANGE = 32 << 20
@@ -77,6 +77,7 @@ class Downloads:
         for last in (False, True):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
+                reserve(descriptor, size=size)
                 crc, got = self._fetch(
                     key, descriptor, size, crc64nvme is None, progress=progress, cancel=cancel
                 )
