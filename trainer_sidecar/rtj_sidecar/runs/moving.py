@@ -21,6 +21,7 @@ from rtj_sidecar.runs.outputs import put_outputs
 from rtj_sidecar.runs.peers import Peers
 from rtj_sidecar.runs.records import FileRecord, OutputsRecord, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.reuse import Earlier, earlier_of
+from rtj_sidecar.runs.sent import Sent
 from rtj_sidecar.runs.upload import LocalFile, upload_part
 from rtj_sidecar.stores.base import IfAbsent, Progress, StoreProblem
 
@@ -31,6 +32,7 @@ class Moving:
     def __init__(self, context: Context, *, wanted: Callable[[str], list[FileRecord]]) -> None:
         self._context = context
         self._wanted = wanted
+        self._sent = Sent()
 
     def upload_part(
         self,
@@ -57,6 +59,7 @@ class Moving:
             files=files,
             save=save,
             earlier=self._earlier(after),
+            tried=self._sent,
             progress=progress,
             kept=kept,
             cancel=cancel,

@@ -25,6 +25,7 @@ from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import FileRecord, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.reuse import Earlier, as_copy, copied, sample_of
+from rtj_sidecar.runs.sent import Sent, State, state_of
 from rtj_sidecar.runs.ships import answer, read_part
 from rtj_sidecar.stores.base import Progress, SourceChanged, StoreProblem, check_cancel
 from rtj_sidecar.stores.local import hash_file
@@ -52,13 +53,14 @@ def upload_part(
     files: Sequence[LocalFile],
     save: SaveFacts,
     earlier: Earlier = NOTHING,
+    tried: Sent | None = None,
     progress: Progress | None = None,
     kept: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> PartRecord:
     """Upload and answer. What this rank answered before stands and nothing is sent again.
 
-    `progress` counts what is sent, `kept` what need not be.
+    `tried`: what earlier calls have sent. `progress` counts what is sent, `kept` what need not be.
 
     Raises SourceChanged (also for a file that is gone or has another size), Cancelled,
     StoreProblem.
@@ -72,6 +74,7 @@ def upload_part(
         earlier=earlier,
         there=_already(context, ship),
         contested=frozenset(ship.contested),
+        tried=tried or Sent(),
         progress=progress or _ignore,
         kept=kept or _ignore,
         cancel=cancel,
@@ -89,7 +92,7 @@ def upload_part(
         group.sort(key=lambda file: -file.size)
         sent += at_once(sending.send, group, threads=threads, name="rtj-upload")
     sent += _aliases([file for file in files if file.alias], own, sent, sending=sending)
-    return answer(
+    part = answer(
         context,
         PartRecord(
             fence=ship.fence,
@@ -100,6 +103,8 @@ def upload_part(
             written_at=context.now(),
         ),
     )
+    sending.tried.forget(ship.name)
+    return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class _Sending:
     earlier: Earlier
     there: frozenset[tuple[str, int]]
     contested: frozenset[str]
+    tried: Sent
     progress: Progress
     kept: Progress
     cancel: threading.Event | None
@@ -120,7 +126,8 @@ class _Sending:
         check_cancel(self.cancel)
         key, known = self._keys(file)
         with _vanished(file):
-            record = self._spared(file, key, known)
+            state = state_of(file.source)
+            record = self._tried(file, key, state) or self._spared(file, key, known)
             if record is not None:
                 self.kept(file.size)
                 return record
@@ -131,7 +138,7 @@ class _Sending:
             raise SourceChanged(file.path, f"has {done.size} bytes, had {file.size} when pinned")
         with _vanished(file):
             sample = sample_of(file.source, file.size)
-        return FileRecord(
+        record = FileRecord(
             path=file.path,
             key=key,
             size=done.size,
@@ -142,6 +149,17 @@ class _Sending:
             etag=done.etag,
             sample=sample,
         )
+        self.tried.note(self.ship.name, state, record)
+        return record
+
+    def _tried(self, file: LocalFile, key: str, state: State) -> FileRecord | None:
+        """The file, where an earlier call of this process sent it and it lies there as it did."""
+        record = self.tried.find(self.ship.name, key, state)
+        if record is None or record.etag is None or (key, file.size) not in self.there:
+            return None
+        head = self.context.store.head(self.context.full(key))
+        is_same = head is not None and (head.etag, head.size) == (record.etag, record.size)
+        return record.model_copy(update=_as(file)) if is_same else None
 
     def _keys(self, file: LocalFile) -> tuple[str, list[str]]:
         """Where it goes, and where in this save it may be already."""
