@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +14,7 @@ from kit.clouds import Cloud
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.stored import MIB, problem
 from rtj_api.reasons import Reason
-from rtj_sidecar.stores.base import Conflict, IfAbsent, IfMatch, Store, Written
+from rtj_sidecar.stores.base import Cancelled, Conflict, IfAbsent, IfMatch, Store, Written
 
 Open = Callable[..., Store]
 # What makes a record visible: the write itself, and HDFS's rename.
@@ -108,3 +110,28 @@ def test_a_store_that_stays_away_is_said_to_be(opened: Open, proxy: FaultProxy) 
     found = problem(lambda: store.put("f", b"1"))
     assert (found.reason, found.transient) == (Reason.STORE_UNREACHABLE, True)
     assert "checkpoint.store.endpoint" in found.message
+
+
+def test_an_upload_that_is_put_aside_goes_on_where_it_was(
+    opened: Open, cloud: Cloud, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    store, size = opened(patience_s=30), 48 * MIB
+    source, back = tmp_path / "source", tmp_path / "back"
+    source.write_bytes(os.urandom(size))
+    cancel, sent = threading.Event(), [0]
+
+    def progress(count: int) -> None:
+        sent[0] += count
+        if sent[0] >= size // 2:
+            cancel.set()
+
+    proxy.seen.clear()
+    with pytest.raises(Cancelled):
+        store.upload_file("large", source, progress=progress, cancel=cancel)
+    assert store.head("large") is None
+    done = store.upload_file("large", source)
+    moved = sum(request.sent for request in proxy.seen)
+    if cloud.scheme != "hdfs":  # which begins anew
+        assert moved < size + 2 * MIB
+    store.download("large", back, size=size, sha256=done.sha256)
+    assert back.read_bytes() == source.read_bytes()

@@ -197,6 +197,9 @@ class _Session:
             raise BadDigest(self._key)
         return str(found.etag)
 
+    def again(self) -> bool:
+        return True
+
     def abort(self) -> None:
         return None
 

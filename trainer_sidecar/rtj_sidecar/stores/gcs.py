@@ -288,6 +288,10 @@ class _Session:
             raise NoSuchUpload(self._key)
         return self._generation
 
+    def again(self) -> bool:
+        self._crc = 0
+        return True
+
     def abort(self) -> None:
         # What is visible stays: another holder may have committed it by now, and without a record
         # nobody believes it.

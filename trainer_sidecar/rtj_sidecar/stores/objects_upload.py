@@ -38,7 +38,8 @@ from rtj_sidecar.stores.local import (
 )
 from rtj_sidecar.stores.memory import within_memory
 from rtj_sidecar.stores.pace import Pace
-from rtj_sidecar.stores.service import Piece, Service, Session
+from rtj_sidecar.stores.put_aside import Begun, PutAside
+from rtj_sidecar.stores.service import Piece, Service
 
 SMALL = 4 << 20
 _TRIES = 3
@@ -59,6 +60,7 @@ class SessionUploads:
     ) -> None:
         self._service, self._full_key, self._call = service, full_key, call
         self._pool, self._threads, self._pace = pool, threads, pace
+        self._aside = PutAside()
 
     def upload(
         self,
@@ -117,12 +119,16 @@ class SessionUploads:
     def _upload_pieces(
         self, key: str, source: Source, sent: _Sent, cancel: threading.Event | None
     ) -> Uploaded:
-        session: Session = self._call(
-            "begin to write",
-            key,
-            lambda: self._service.begin(self._full_key(key), source.size),
-            cancel=cancel,
+        full = self._full_key(key)
+        begun = self._aside.take(full, source) or Begun(
+            self._call(
+                "begin to write",
+                key,
+                lambda: self._service.begin(full, source.size),
+                cancel=cancel,
+            )
         )
+        session, done = begun.session, begun.done
         stop = threading.Event()
         running: list[concurrent.futures.Future[None]] = []
         size = self._service.piece_size(source.size)
@@ -139,6 +145,7 @@ class SessionUploads:
                 if piece.last:
                     source.check()  # with some services it makes the object visible
                 self._call("write", key, lambda: session.send(piece), cancel=stop)
+                done[piece.number] = piece.crc
                 sent.add(len(piece))
             except BaseException:
                 stop.set()
@@ -168,6 +175,11 @@ class SessionUploads:
                         cancel=stop,
                     )
                     pieces.append(piece)
+                    if number in done:
+                        if done[number] != crc:
+                            raise NoSuchUpload(key)  # begun with other bytes
+                        sent.add(len(piece))
+                        continue
                     while not slots.acquire(timeout=0.1):
                         check_cancel(cancel)
                     if stop.is_set():
@@ -177,9 +189,12 @@ class SessionUploads:
             source.check()
             etag = self._call("complete", key, lambda: session.finish(pieces), cancel=cancel)
             return Uploaded(source.size, sha256.hexdigest(), crc64_text(whole), str(etag))
-        except BaseException:
+        except BaseException as error:
             stop.set()
             concurrent.futures.wait(running)
+            if isinstance(error, Cancelled) and session.again():
+                self._aside.keep(full, source, begun)
+                raise
             # Best effort: what is left behind is invisible, and the next upload's to clean up.
             with contextlib.suppress(Exception):
                 session.abort()

@@ -91,6 +91,11 @@ class Session(Protocol):
         """
         ...
 
+    def again(self) -> bool:
+        """The same file is to be hashed and sent from its start, without the pieces that the
+        service has; False where that cannot be."""
+        ...
+
     def abort(self) -> None:
         """Free what the service keeps of it."""
         ...

@@ -189,6 +189,9 @@ class _Session:
                 raise NoSuchUpload(self._key) from None
         return self._number
 
+    def again(self) -> bool:
+        return False  # its pieces lie beside the file, where the next upload of it sweeps them
+
     def abort(self) -> None:
         self._files.sweep(self._path)
 
