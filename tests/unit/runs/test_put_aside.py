@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.ranks import Rank, Ranks, claimed, data, facts, named
 from kit.ranks import SCRATCH as FROM_NOTHING
+from kit.ranks import Rank, Ranks, claimed, data, facts, named
 from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.records import PartRecord, ShipRecord
 from rtj_sidecar.stores.base import Cancelled, Store, Uploaded
@@ -69,8 +69,6 @@ class Case:
         assert isinstance(done, Committed)
         found = {f.path: data(self.store, f.key) for f in done.manifest.files}  # type: ignore[arg-type]
         return found == {file.path: file.source.read_bytes() for file in self.files}
-
-
 
 
 @pytest.fixture

@@ -149,8 +149,8 @@ def test_what_failed_is_not_gone_on_with(case: Case) -> None:
         raise StoreProblem("CredentialsRefused", "no")  # type: ignore[arg-type]
 
     case.put_aside()
+    case.service.before = refuse
     with pytest.raises(StoreProblem):
-        case.service.before = refuse
         case.store.upload_file("k", case.file)
     case.upload()
     assert sorted(case.service.sent) == list(range(6))

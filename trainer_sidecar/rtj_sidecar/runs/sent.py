@@ -1,6 +1,6 @@
 """Whole files that this process has sent of a part that is not answered yet.
 
-A try that was put aside for a newer save, or that failed, goes on behind them with every store, also
+A try that was put aside for a newer save, or failed, goes on behind them with every store, also
 where the store tells no checksum by which the bytes could be known again. Must never spare a file
 whose source is another than was sent, nor an object that was written since.
 """
