@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -89,3 +90,92 @@ def test_what_is_being_uploaded_survives_a_drain_and_what_is_durable_anything(
     assert status["budgets"].get("restartsSinceProgress", 0) == 0, "all was infrastructure"
     steps = durable_steps(product, space)
     assert len(set(steps)) == len(steps)
+
+
+# --- with a trainer that obeys a stop step ---
+
+SPOT = "cloud.google.com/impending-node-termination"
+STEP = re.compile(r"^step (\d+)/", re.MULTILINE)
+
+
+def agreed(job: Job, *, count: int) -> int:
+    """The newest stop step of that many, as the events told them."""
+    told = [e["message"] for e in job.events() if e["reason"] == "StopAgreed"]
+    steps = [int(n) for text in told for n in re.findall(r"save and end at step (\d+)", text)]
+    assert len(steps) == count, told
+    return max(steps)
+
+
+def moved(job: Job, *, attempt: int, cause: str, within: float) -> int:
+    """The step of the save that attempt `attempt` began from, once it trains: the agreed one."""
+    status = job.wait_status(
+        f"attempt {attempt}", lambda s: s.get("starts") == attempt, within=within
+    )
+    stop = agreed(job, count=attempt - 1)
+    assert status["resume"]["step"] == stop, status["resume"]
+    assert status["current"]["cause"] == cause, status["current"]
+    assert status["budgets"].get("restartsSinceProgress", 0) == 0
+    job.wait_training(attempt)
+    return stop
+
+
+def each_step_once(job: Job, rank: int) -> None:
+    """The log of a rank whose container lived through it all: no step was made twice or skipped."""
+    steps = [int(n) for n in STEP.findall(job.log(rank))]
+    assert steps == list(range(steps[0], steps[0] + len(steps))), steps
+
+
+@pytest.mark.timeout(540)
+def test_ranks_that_agree_on_a_stop_step_lose_none(product: Stack, space: Kube) -> None:
+    """It never saves by itself, so any restart from anywhere else would begin at step 0."""
+    manifest = manifests.ddp(
+        "agreed",
+        store=manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace),
+        steps=100_000,
+        save_every=100_000,
+        step_seconds=0.3,
+        extra=("--stop-file", f"$({contract.ENV_STOP_FILE})"),
+        recovery={"stop": {"by": "File"}},
+    )
+    space.apply(manifest)
+    job = Job(kube=space, name="agreed")
+    job.wait_step(15, within=180)
+
+    # 1. The node of the rank that does not save is drained.
+    before, node = job.report(0)["progress"]["step"], job.node(1)
+    selector = f"{contract.LABEL_JOB}={job.name}"
+    flags = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+    try:
+        space.run("drain", node, f"--pod-selector={selector}", *flags, timeout=150)
+        first = moved(job, attempt=2, cause="PodEvicted", within=120)
+        assert first > before
+        assert job.node(1) != node
+    finally:
+        space.run("uncordon", node)
+    job.wait_step(first + 15)
+    each_step_once(job, 0)
+
+    # 2. The node of the rank that saves is to go in 30 s.
+    before, node = job.report(0)["progress"]["step"], job.node(0)
+    began = time.monotonic()
+    try:
+        space.run("taint", "node", node, f"{SPOT}=:NoSchedule")
+        job.wait_status("attempt 3", lambda s: s.get("attempt") == 3, within=30)
+        saved_in = time.monotonic() - began
+        second = moved(job, attempt=3, cause="NodeLeaving", within=120)
+        assert second > before
+        assert job.node(0) != node
+        assert saved_in < 25, saved_in
+    finally:
+        space.run("taint", "node", node, f"{SPOT}-")
+    job.wait_step(second + 15)
+    each_step_once(job, 1)
+
+    # 3. Suspended: its next save would never come.
+    wish = json.dumps({"spec": {"suspend": True}})
+    space.run("patch", "rtj", job.name, "--type=merge", "-p", wish)
+    job.wait_phase("Suspended", within=90)
+    third = agreed(job, count=3)
+    assert third > second
+    assert job.status()["checkpoint"]["lastDurableStep"] == third
+    assert job.status()["restarts"] == 2

@@ -49,6 +49,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "budget": ({"recovery": {"maxRestarts": -1}}, "greater than or equal to 0"),
     "back-off": ({"recovery": {"backoff": {"maxSeconds": -1}}}, "greater than or equal to 0"),
     "placement": ({"recovery": {"placementTimeoutSeconds": 1}}, "greater than or equal to 10"),
+    "stop": (
+        {"recovery": {"stop": {"by": "SIGKILL"}}},
+        'supported values: "Nothing", "File", "SIGTERM", "SIGUSR1"',
+    ),
     "suspend": (
         {"suspendPolicy": {"checkpointTimeoutSeconds": -1}},
         "greater than or equal to 0",
@@ -95,6 +99,7 @@ TAKEN: dict[str, dict[str, Any]] = {
             "drainSeconds": 0,
         }
     },
+    "a stop step by a signal": {"recovery": {"stop": {"by": "SIGUSR1"}}},
     "a field of a later Kubernetes": {"template": {"spec": {"fieldOfTheFuture": {"a": [1]}}}},
 }
 
@@ -123,6 +128,7 @@ def test_the_server_fills_in_the_models_defaults(space: Kube) -> None:
         "avoidNodes": "Preferred",
         "hang": {"onHang": "Restart"},
         "verifyResume": {"onDivergence": "RollBack", "onDrift": "Report"},
+        "stop": {"by": "Nothing"},
     }
     assert stored["suspendPolicy"] == {"checkpointTimeoutSeconds": 60}
     assert JobSpec.model_validate(stored) == JobSpec.model_validate(GOOD["spec"])

@@ -8,6 +8,7 @@ obeys such a word.
 
 from __future__ import annotations
 
+import signal
 import time
 
 AFTER_SECONDS = 5.0  # for a trainer that gets its SIGTERM at the end of the word's time
@@ -25,6 +26,7 @@ class Agreed:
         """Another trainer."""
         self.word = None
         self.until = None
+        self.signals = []
         self.term_due = None  # a SIGTERM came and goes to the trainer then
         self.kill_at = None  # … and that is its end
 
@@ -38,25 +40,28 @@ class Agreed:
         self._reckon()
         return True
 
-    def take(self, word, attempt):
-        """The signal that the trainer is to be sent now, 0 for none; None where it is no news."""
-        if int(word.get("attempt", 0)) != attempt or self.word is not None:
-            return None
+    def hears(self, word, attempt):
+        """Whether this is the first word of a step for the trainer of that attempt."""
+        if word is None or self.word is not None or int(word.get("attempt", 0)) != attempt:
+            return False
         self.word = word
         until = word.get("until")
         if until is not None:
             self.until = time.monotonic() + max(0.0, float(until) - time.time())
+        if word.get("signal"):
+            self.signals.append(int(word["signal"]))
         self._reckon()
-        return int(word.get("signal") or 0)
+        return True
 
     def _reckon(self):
         if self.term_due is not None and self.until is not None:
             self.term_due = self.until
             self.kill_at = self.until + min(self.grace, AFTER_SECONDS)
 
-    def is_due(self):
-        """Once: the SIGTERM goes to the trainer now."""
-        if self.term_due is None or time.monotonic() < self.term_due:
-            return False
-        self.term_due = None
-        return True
+    def due(self):
+        """The signals that the trainer is to be sent now, each once."""
+        if self.term_due is not None and time.monotonic() >= self.term_due:
+            self.term_due = None
+            self.signals.append(signal.SIGTERM)
+        found, self.signals = self.signals, []
+        return found

@@ -29,6 +29,7 @@ from .processes import (
 )
 from .signals import NO_WISH, Signals, signal_trainer
 from .stacks import Stacks
+from .state import state_of
 from .trial import Trials
 from .writers import WRITERS_SECONDS, Writers
 
@@ -165,15 +166,11 @@ class Supervisor:
 
     def read_agreed(self):
         """A step at which it is to save and end; and a SIGTERM that waited for it."""
-        word = self.mailbox.news("trainer.stop") if self.running() else None
-        if word is not None:
-            number = self.agreed.take(word, self.view["attempt"])
-            if number is not None:
+        if self.running():
+            if self.agreed.hears(self.mailbox.news("trainer.stop"), self.view["attempt"]):
                 self.view["askedToStop"] = self.dirty = True
-            if number:
+            for number in self.agreed.due():
                 signal_trainer(self.pid, self.command, number)
-        if self.running() and self.agreed.is_due():
-            signal_trainer(self.pid, self.command, signal.SIGTERM)
 
     def read_stop(self):
         stop = self.mailbox.news("stop.json")
@@ -357,23 +354,9 @@ class Supervisor:
         return self.departure.word()
 
     def publish(self):
-        now = time.time()
         self.sequence += 1
-        state = {
-            **self.about,
-            "sequence": self.sequence,
-            "termReceivedAt": self.term_at,
-            "stoppedAttempt": self.stopped,
-            "lingering": self.lingering,
-            "trainer": {name: value for name, value in self.view.items() if value is not None},
-            "trial": self.trials.view,
-            "openForWriting": self.writers.now() if self.running() else [],
-            "still": self.writers.stillness_now() if self.running() else None,
-            "stacks": self.stacks.view,
-            "writtenAt": now,
-        }
         try:
-            write_whole(self.at("supervisor.json"), state)
+            write_whole(self.at("supervisor.json"), state_of(self, time.time()))
             self.dirty = False
         except OSError:
             self.dirty = True
