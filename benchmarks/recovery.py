@@ -4,20 +4,23 @@ One cluster, one trainer program, one clock: the trainer prints `STEP n time` wi
 time, and every node of a devcluster shares that clock. Prints JSON with the medians, the ratio of
 each pair and the machine's load; asserts no absolute time, for machines differ.
 
-    python benchmarks/recovery.py --runs 10 [--faults crash,delete,evict,node] [--cluster rtj-bench]
+    python benchmarks/recovery.py --runs 10 [--faults crash,hang,torn,node] [--cluster rtj-bench]
 
 | fault | what happens to rank 1 |
 |---|---|
 | crash | SIGKILL of the trainer process |
 | deaf | the same, where every rank ignores SIGTERM |
 | delete, evict | its pod, by the API; time counts from just before the call |
+| hang | SIGSTOP of the trainer process; the ranks step in lockstep, a step takes a second |
+| torn | half of a newer save appears beside the good ones, and SIGKILL of the trainer (of rank 0) |
 | node | power cut of its node; the ranks step in lockstep, as with a collective |
 
 `decision` is the recordedAt of the attempt in status, `process` the last trainer's start as its
 supervisor saw it, `step` the first step of the rank that was last to print one, `overlap` how long
 any rank of the old attempt stepped on after one of the new had begun (seen where logs remain). The
 indexed Job runs the same script with a small wrapper that loads its own newest checkpoint, as a
-user without this operator would; it restarts only the pod that failed.
+user without this operator would; it restarts only the pod that failed. It is not asked about
+`hang`, `torn` and `node`: it waits for ever, fails in each start, waits more than 350 s.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import sys
 import time
@@ -41,8 +45,17 @@ from kubernetes import client, config
 from rtj_api.status import parse_time
 
 WHOLE = re.compile(r"STEP (\d+) (\d+\.\d{6})$")
-FAULTS = ("crash", "deaf", "delete", "evict", "node")
-CRASH = "import json,os;os.kill(json.load(open('/rtj/run/supervisor.json'))['trainer']['pid'],9)"
+FAULTS = ("crash", "deaf", "delete", "evict", "hang", "torn", "node")
+BUILTIN = ("crash", "deaf", "delete", "evict")
+SIGNAL = "import json,os;os.kill(json.load(open('/rtj/run/supervisor.json'))['trainer']['pid'],{})"
+TEAR = """
+import glob
+last = sorted(glob.glob("/checkpoints/step_*.pt"))[-1]
+whole = open(last, "rb").read()
+later = int(last[-10:-3]) + 1
+open(f"/checkpoints/step_{later:07d}.pt", "wb").write(whole[: len(whole) // 2])
+"""
+EXTRA = {"deaf": ("--deaf",), "node": ("--lockstep",), "hang": ("--lockstep",)}
 OWN_NEWEST = """
 import glob, os, subprocess, sys
 saves = sorted(glob.glob("/checkpoints/step_*.pt"))
@@ -76,9 +89,12 @@ def first_step_after(look: Callable[[], str], *, when: float, within: float) -> 
     return wait_for(once, within=within, what="a new step", every=0.25)
 
 
-def our_job(space: Kube, made: Stack, *, name: str, extra: tuple[str, ...] = ()) -> Job:
+def our_job(space: Kube, made: Stack, *, name: str, fault: str) -> Job:
+    """Training, with a save that both ranks have."""
     store = manifests.store(endpoint=made.s3.endpoint, prefix=space.namespace)
-    job = manifests.counter(name, store=store, save_every=5, step_seconds=0.2, extra=extra)
+    seconds = 1.0 if fault == "hang" else 0.2
+    extra = EXTRA.get(fault, ())
+    job = manifests.counter(name, store=store, save_every=5, step_seconds=seconds, extra=extra)
     space.apply(job)
     ours = Job(kube=space, name=name)
     ours.wait_durable(10, within=180)
@@ -105,9 +121,11 @@ def remove(space: Kube, pod: str, *, evict: bool) -> float:
 
 def begin(made: Stack, space: Kube, job: Job, *, fault: str) -> float:
     """Do it to rank 1; Unix seconds of the moment before."""
-    if fault in ("crash", "deaf"):
-        script = f"import time;print(time.time());{CRASH}"
-        return float(space.exec(job.pod_name(1), "python3", "-c", script))
+    if fault in ("crash", "deaf", "hang", "torn"):
+        number = signal.SIGSTOP if fault == "hang" else signal.SIGKILL
+        script = f"import time;print(time.time());{SIGNAL.format(int(number))}"
+        script = TEAR + script if fault == "torn" else script
+        return float(space.exec(job.pod_name(0 if fault == "torn" else 1), "python3", "-c", script))
     if fault == "node":
         lost = job.node(1)
         began = time.time()
@@ -118,8 +136,7 @@ def begin(made: Stack, space: Kube, job: Job, *, fault: str) -> float:
 
 def ours(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
     """Seconds from the fault to each mark, of one fresh job."""
-    extra = {"deaf": ("--deaf",), "node": ("--lockstep",)}.get(fault, ())
-    job = our_job(space, made, name=f"j{uuid.uuid4().hex[:6]}", extra=extra)
+    job = our_job(space, made, name=f"j{uuid.uuid4().hex[:6]}", fault=fault)
     attempt, lost = job.status()["attempt"], job.node(1)
     began = begin(made, space, job, fault=fault)
     try:
@@ -143,6 +160,7 @@ def observe(job: Job, *, began: float, attempt: int) -> dict[str, float]:
     firsts = [
         first_step_after(lambda r=rank: job.log(r), when=starts[rank], within=60) for rank in (0, 1)
     ]
+    assert status["restarts"] == 1, "one restart, without hands"
     old = [step.at for rank in (0, 1) for step in steps(job.log(rank)) if step.at < starts[rank]]
     return {
         "decision": round(parse_time(status["current"]["recordedAt"]) - began, 3),
@@ -246,7 +264,7 @@ def main() -> int:
             before = os.getloadavg()[0]
             mine = [ours(made, space, fault=fault) for _ in range(runs)]
             result[fault] = {"runs": runs, "ours": medians(mine)}
-            if fault != "node":  # the indexed Job waits more than 350 s for a lost node
+            if fault in BUILTIN:
                 several = options.builtin_runs or runs
                 theirs = [builtin(made, space, fault=fault) for _ in range(several)]
                 result[fault]["indexedJob"] = {"runs": several, **medians(theirs)}

@@ -2,7 +2,9 @@
 
 A process steps as fast as it can (hashing a small buffer: pure CPU) in windows of a few seconds, in
 turns alone, beside a store client that uploads one large file over and over to a sink that discards
-it, and beside one that is held to a limit (`maxUploadBytesPerSecond`). Prints JSON: steps a second
+it, beside one that is held to a limit (`maxUploadBytesPerSecond`), and beside one that, with its
+server, has the other cores and not the trainer's (as where cores are free; left out on one core).
+Prints JSON: steps a second
 of wall time against those alone ([median, smallest, largest] of the pairs), and steps a second of
 the trainer's own CPU time, which a busy machine does not blur and which shows caches and memory
 alone. Asserts nothing about time.
@@ -21,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 for part in ("crds", "trainer_sidecar", "benchmarks"):
     sys.path.insert(0, str(ROOT / part))
 
-KINDS = ("alone", "upload", "limited")
+KINDS = ("alone", "upload", "limited", "apart")
 LIMIT = 100_000_000
 
 
@@ -57,7 +61,8 @@ def uploader(options: argparse.Namespace) -> int:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     from transfer import make
 
-    rates: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    kinds = KINDS if len(os.sched_getaffinity(0)) > 1 else KINDS[:-1]
+    rates: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     environment = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     load = os.getloadavg()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
@@ -69,8 +74,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             endpoint = f"http://127.0.0.1:{server.stdout.readline().strip()}"
             try:
                 for number in range(options.windows):
-                    for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
-                        rates[kind].append(window(kind, endpoint, file, environment, options))
+                    for kind in kinds if number % 2 == 0 else kinds[::-1]:
+                        with places(server.pid, apart=kind == "apart") as cores:
+                            rate = window(kind, endpoint, file, environment, options, cores)
+                        rates[kind].append(rate)
             finally:
                 server.kill()
     return {
@@ -82,20 +89,40 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "wall_rate_to_alone": ratios(rates, kind, 0),
                 "cpu_rate_to_alone": ratios(rates, kind, 1),
             }
-            for kind in KINDS
+            for kind in kinds
             if kind != "alone"
         },
     }
 
 
+@contextmanager
+def places(server: int, *, apart: bool) -> Iterator[set[int]]:
+    """The cores of what stands beside the trainer; `apart`: all but the one that is the trainer's
+    then. The server's threads, one a connection, have the cores of the one that starts them."""
+    every = os.sched_getaffinity(0)
+    others = every - {min(every)} if apart else every
+    try:
+        os.sched_setaffinity(server, others)
+        os.sched_setaffinity(0, {min(every)} if apart else every)
+        yield others
+    finally:
+        os.sched_setaffinity(0, every)
+
+
 def window(
-    kind: str, endpoint: str, file: Path, environment: dict[str, str], options: argparse.Namespace
+    kind: str,
+    endpoint: str,
+    file: Path,
+    environment: dict[str, str],
+    options: argparse.Namespace,
+    cores: set[int],
 ) -> tuple[float, float]:
     if kind == "alone":
         return step_for(options.seconds)
     command = [sys.executable, __file__, "--child", kind, "--endpoint", endpoint]
     command += ["--file", str(file)]
     beside = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    os.sched_setaffinity(beside.pid, cores)  # before it has threads
     try:
         assert beside.stdout is not None
         beside.stdout.readline()
