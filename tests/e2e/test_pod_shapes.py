@@ -43,6 +43,11 @@ def in_memory(made: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def local(**wish: object) -> dict[str, Any]:
+    """`spec.checkpoint` with that wish for the directory that the operator adds."""
+    return {"local": wish}
+
+
 def with_probes(made: dict[str, Any]) -> dict[str, Any]:
     """A server that takes three seconds to come up, asked by every probe there is, in a pod whose
     containers share their processes and that has an init container and a sidecar of its own."""
@@ -159,6 +164,8 @@ def test_each_shape_goes_on_from_its_save(
             },
             without_python(product, space),
             in_memory(counter(product, space, "memory")),
+            counter(product, space, "local-memory", checkpoint=local(medium="Memory", size="64Mi")),
+            counter(product, space, "local-disk", checkpoint=local(size="256Mi", keep=3)),
             with_probes(counter(product, space, "probes")),
             counter(product, space, "authority", checkpoint=ca),
         )
@@ -175,7 +182,7 @@ def test_each_shape_goes_on_from_its_save(
         jobs = {
             name: Job(kube=kube, name=name)
             for kube, names in (
-                (space, ("memory", "probes", "authority", "shell")),
+                (space, ("memory", "local-memory", "local-disk", "probes", "authority", "shell")),
                 (open_space, ("plain", "own-user", "host-a", "host-b")),
             )
             for name in names
@@ -222,6 +229,19 @@ def test_each_shape_goes_on_from_its_save(
         assert sidecar["securityContext"]["runAsUser"] == manifests.USER
         written = space.exec(jobs["memory"].pod_name(0), "ls", "/checkpoints").split()
         assert any(name.startswith("step_") for name in written)
+
+        shapes = {name: jobs[name].pod(0)["spec"] for name in ("local-memory", "local-disk")}
+        volumes = {
+            name: next(v for v in spec["volumes"] if v["name"] == contract.VOLUME_CHECKPOINTS)
+            for name, spec in shapes.items()
+        }
+        assert volumes["local-memory"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "64Mi"}
+        assert volumes["local-disk"]["emptyDir"] == {"sizeLimit": "256Mi"}
+        asked = shapes["local-disk"]["initContainers"][0]["resources"]["requests"]
+        assert asked["ephemeral-storage"] == "256Mi"
+        mounted = space.exec(jobs["local-memory"].pod_name(0), "cat", "/proc/mounts").splitlines()
+        of_path = [line.split()[2] for line in mounted if line.split()[1] == "/checkpoints"]
+        assert of_path == ["tmpfs"]
 
         # Files that the root sidecar put back belong to the image's user, who can go on.
         pod = jobs["own-user"].pod_name(0)
