@@ -73,7 +73,7 @@ def jobs(product: Stack, space: Kube) -> dict[str, Job]:
 @pytest.mark.timeout(600)
 def test_each_cause_is_named_and_ends_as_it_should(jobs: dict[str, Job]) -> None:
     a_scheduler_that_was_not_loaded_is_named(jobs["scheduler"])
-    an_exception_at_one_step_ends_the_job_at_the_second(jobs["raise"])
+    an_exception_at_one_step_ends_the_job_early(jobs["raise"])
     a_bad_row_of_data_is_named_by_its_step(jobs["nan"])
     a_bad_node_is_left(jobs["node"])
     a_leak_is_named_and_the_work_goes_on(jobs["leak"])
@@ -94,9 +94,10 @@ def a_scheduler_that_was_not_loaded_is_named(job: Job) -> None:
     assert status["phase"] == "Running"
 
 
-def an_exception_at_one_step_ends_the_job_at_the_second(job: Job) -> None:
+def an_exception_at_one_step_ends_the_job_early(job: Job) -> None:
     status = job.wait_phase("Failed", within=300)
-    assert status["restarts"] == 1
+    # Again in place, then on another node; a save that becomes durable in between is progress.
+    assert 2 <= status["restarts"] <= 4, status["attempts"]
     told = job.condition("Failed")
     assert told["reason"] == "DeterministicFailure"
     assert "ValueError" in told["message"]

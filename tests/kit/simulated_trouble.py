@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtj_api import wire
+from rtj_api.rules.suspicion import has_got_past
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -57,7 +58,7 @@ def mark(world: World, pod: Pod) -> None:
     if said is None or pod.rank != 0 or pod.trainer is None:
         return
     for suspect in said.suspects:
-        if suspect.is_proved or pod.trainer.step > (suspect.past_step or 0):
+        if suspect.is_proved or has_got_past(suspect.past_step, pod.report(world)):
             world.store.invalid.add(suspect.name)
 
 

@@ -2,8 +2,8 @@
 proved it bad, or innocent. Rank 0 only.
 
 The operator says in each go which saves are suspect; what it says no more is suspect no more. That
-an older save got past the point is seen here as well, by steps that a progress file or a save
-confirms. Must never hold training up, and never condemn a save without such a step.
+an older save got past the point is seen here as well (`rtj_api.rules.suspicion`). Must never hold
+training up, and never condemn a save by any other proof.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import asyncio
 from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import Directive, Phase, ProgressView, Suspect
+from rtj_api.rules.suspicion import has_got_past
+from rtj_api.wire import Directive, Phase, Report
 
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.history import History
@@ -35,16 +36,7 @@ class Word:
     message: str
 
 
-def has_passed(suspect: Suspect, progress: ProgressView) -> bool:
-    """The attempt that runs from an older save got further than those that began from this one."""
-    if suspect.is_proved:
-        return True
-    if not progress.is_sure or progress.step is None or progress.first_step_at is None:
-        return False
-    return suspect.past_step is None or progress.step > suspect.past_step
-
-
-def words_for(directive: Directive, progress: ProgressView) -> list[Word]:
+def words_for(directive: Directive, report: Report) -> list[Word]:
     """What is to be said of the saves that this attempt passes over."""
     resume = directive.resume
     begun = resume.name if resume is not None and resume.name is not None else "nothing"
@@ -52,8 +44,8 @@ def words_for(directive: Directive, progress: ProgressView) -> list[Word]:
     for suspect in directive.suspects:
         if suspect.name == begun:
             continue
-        if has_passed(suspect, progress):
-            reached = "" if suspect.is_proved else f", and made step {progress.step}"
+        if suspect.is_proved or has_got_past(suspect.past_step, report):
+            reached = "" if suspect.is_proved else f", and made step {report.progress.step}"
             text = f"an older save got past the point where it failed: {suspect.why}{reached}"
             words.append(Word(suspect.name, MarkKind.POISON, Reason.CHECKPOINT_POISON, text))
         else:
@@ -111,7 +103,7 @@ class Suspects:
                 for word in await asyncio.to_thread(_to_free, at.run, directive):
                     await self._say(at.run, word, attempt=directive.attempt)
                 self._cleared = directive.attempt
-            for word in words_for(directive, at.progress.view()):
+            for word in words_for(directive, at.reporter.current):
                 await self._say(at.run, word, attempt=directive.attempt)
         except StoreProblem as problem:
             log.warning("marks of suspect saves are not written yet: %s", problem)

@@ -12,6 +12,7 @@ from typing import Any
 from rtj_api import contract, wire
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.stopping import StopVerdict
+from rtj_api.rules.suspicion import point_beyond
 from rtj_api.status import ConditionType
 from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Phase, SidecarPhase
@@ -207,7 +208,7 @@ def _suspects(gang: Gang, member: Member, phase: Phase) -> list[wire.Suspect]:
     return [
         wire.Suspect(
             name=s.name,
-            past_step=s.past_step,
+            past_step=point_beyond(s.past_step, alike=s.alike),
             is_proved=s.is_proved,
             why=f"{s.alike}{s.where}, in attempt {s.attempt}",
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rtj_api.reasons import Reason
+from rtj_api.rules.suspicion import has_got_past, point_beyond
 from rtj_api.status import Beginnings, Status, Suspicion, WantedBeginning
 
 from rtj_operator.core import attempts, diagnosing, steering
@@ -92,22 +93,25 @@ def proved(gang: Gang) -> Plan | None:
     status, resume = gang.status, gang.status.resume
     if not status.suspicions or not status.is_started or resume is None or gang.through_store:
         return None
-    step = diagnosing.step_of_attempt(gang, is_sure=True)
-    if step is None:
+    zero = gang.rank_zero.report
+    if zero is None or zero.attempt != gang.attempt:
         return None
     bad = [
         s
         for s in status.suspicions
-        if not s.is_proved and s.name != resume.name and (s.past_step is None or step > s.past_step)
+        if not s.is_proved
+        and s.name != resume.name
+        and has_got_past(point_beyond(s.past_step, alike=s.alike), zero)
     ]
     if not bad:
         return None
+    made = zero.checkpoint.last_durable_name
     notes = tuple(
         Note(
             type="Warning",
             reason=Reason.CHECKPOINT_POISON,
             message=f"save {s.name} is bad: the older {resume.name or 'start from nothing'} got "
-            f"past the point where it failed ({s.alike}{s.where}), and made step {step}",
+            f"past the point where it failed ({s.alike}{s.where}); {made} is durable",
         )
         for s in bad
     )
@@ -118,5 +122,5 @@ def proved(gang: Gang) -> Plan | None:
         rule="proved",
         why=notes[0].message,
         notes=notes,
-        evidence={"bad": [s.name for s in bad], "step": step},
+        evidence={"bad": [s.name for s in bad], "durable": made},
     )

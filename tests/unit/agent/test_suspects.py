@@ -11,11 +11,23 @@ from kit.alone import begin, newest
 from kit.orders import SCRATCH, prepared
 from kit.podlike import PodLike
 from rtj_api.reasons import Reason
-from rtj_api.wire import Directive, Phase, ProgressView, Resume, SidecarPhase, Suspect
+from rtj_api.rules.divergence import Kind
+from rtj_api.rules.suspicion import point_beyond
+from rtj_api.wire import (
+    CheckpointView,
+    Directive,
+    DivergenceView,
+    Phase,
+    ProgressView,
+    Report,
+    Resume,
+    SidecarPhase,
+    Suspect,
+)
 from rtj_sidecar.runs.history import History
-from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.keys import SaveId, step_in
 from rtj_sidecar.runs.records import MarkKind, MarkRecord
-from rtj_sidecar.suspects import freed, has_passed, words_for
+from rtj_sidecar.suspects import freed, words_for
 
 from tests.unit.runs.test_lineage import SCRATCH as BEGINNING
 from tests.unit.runs.test_lineage import fence, history
@@ -37,27 +49,56 @@ def go(*suspects: Suspect, attempt: int = 3) -> Directive:
     )
 
 
-def at(step: int | None, *, source: str = "file") -> ProgressView:
-    return ProgressView(step=step, source=source, first_step_at=1.0 if step else None)
+def at(step: int | None, *, durable: str | None = None, is_diverged: bool = False) -> Report:
+    """Rank 0's report, of fence 3: the trainer has made `step`, the newest durable save is that."""
+    return Report(
+        job_uid="job",
+        pod_uid="pod",
+        rank=0,
+        boot_id="b",
+        sequence=1,
+        sent_at=1.0,
+        fence=3,
+        progress=ProgressView(step=step, source="file", first_step_at=1.0 if step else None),
+        checkpoint=CheckpointView(
+            last_durable_name=durable,
+            last_durable_step=step_in(durable) if durable is not None else None,
+        ),
+        divergence=DivergenceView(kind=Kind.NOT_FINITE, message="nan") if is_diverged else None,
+    )
 
 
 @pytest.mark.parametrize(
-    ("suspect", "progress", "passed"),
+    ("suspect", "report", "passed"),
     [
-        (Suspect(name=BAD, past_step=22), at(22), False),
-        (Suspect(name=BAD, past_step=22), at(23), True),
-        (Suspect(name=BAD, past_step=22), at(23, source="log"), False),
-        (Suspect(name=BAD), at(11), True),
-        (Suspect(name=BAD), at(None), False),
-        (Suspect(name=BAD, past_step=22, is_proved=True), at(None), True),
+        (Suspect(name=BAD, past_step=23), at(25, durable="f3-n1-s24"), True),
+        # What a trainer does before it is stopped, or the same fault a little later, is no proof.
+        (Suspect(name=BAD, past_step=23), at(25, durable=OLDER), False),
+        (Suspect(name=BAD, past_step=23), at(25, durable="f3-n1-s23"), False),
+        (Suspect(name=BAD, past_step=23), at(25, durable="f3-n1-s24", is_diverged=True), False),
+        # Another attempt's save, that became durable late.
+        (Suspect(name=BAD, past_step=23), at(25, durable="f2-n9-s24"), False),
+        (Suspect(name=BAD, past_step=23), at(25, durable="f3-n1"), True),
+        (Suspect(name=BAD), at(11, durable="f3-n1-s11"), True),
+        (Suspect(name=BAD), at(11), False),
+        (Suspect(name=BAD, past_step=23, is_proved=True), at(None), True),
     ],
 )
-def test_only_a_sure_step_beyond_the_point_proves_a_save_bad(
-    suspect: Suspect, progress: ProgressView, passed: bool
+def test_only_durable_work_beyond_the_point_proves_a_save_bad(
+    suspect: Suspect, report: Report, passed: bool
 ) -> None:
-    assert has_passed(suspect, progress) == passed
-    (word,) = words_for(go(suspect), progress)
+    (word,) = words_for(go(suspect), report)
     assert word.kind is (MarkKind.POISON if passed else MarkKind.SUSPECT)
+
+
+@pytest.mark.parametrize(
+    ("step", "alike", "point"),
+    [(24, "TrainingDiverged", 25), (1000, "OutOfMemory", 1050), (None, "exit 1", None)],
+)
+def test_the_point_is_as_wide_as_the_same_place(
+    step: int | None, alike: str, point: int | None
+) -> None:
+    assert point_beyond(step, alike=alike) == point
 
 
 def test_nothing_is_said_of_the_save_that_is_resumed() -> None:
@@ -127,7 +168,7 @@ def test_a_real_sidecar_marks_what_an_older_save_proves_bad(
     resume = Resume(run="ns/gpt", name=older.name, step=older.step)
     pod.direct(Phase.RESTORE, 2, resume=resume)
     pod.until_phase(SidecarPhase.RESTORED, 2)
-    suspect = Suspect(name=best.name, past_step=best.step, why="exit 1 after two steps")
+    suspect = Suspect(name=best.name, past_step=best.step + 1, why="exit 1 after two steps")
     pod.direct(Phase.GO, 2, resume=resume, suspects=[suspect])
 
     place = tmp_path / "store/ns/gpt/marks"

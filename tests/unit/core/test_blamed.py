@@ -193,7 +193,7 @@ def test_a_bad_save_is_proved_by_the_older_one_and_marked() -> None:
     directive = world.pod_of(0).directive
     assert directive is not None
     assert [(s.name, s.past_step, s.is_proved) for s in directive.suspects] == [
-        (bad.name, 14, False)  # as it was when the attempt was started
+        (bad.name, 15, False)  # as it was when the attempt was started
     ]
     other = world.pod_of(1).directive
     assert other is not None
