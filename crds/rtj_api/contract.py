@@ -132,6 +132,13 @@ def spare_name(*, job: str, spare: int, made_in: int, job_uid: str) -> str:
     return f"{job}-s{spare}-{made_in}-{job_uid.replace('-', '')[:4]}"
 
 
+def group_name(*, job: str, job_uid: str, since: int | None = None) -> str:
+    """The name of the gang's pod group: `<job>-gang-<4 hex>`, or `<job>-g<attempt it began in>-…`
+    where a group cannot be used again. No longer than a pod's name of that attempt."""
+    middle = "gang" if since is None else f"g{since}"
+    return f"{job}-{middle}-{job_uid.replace('-', '')[:4]}"
+
+
 def sidecar_url(host: str, *, port: int) -> str:
     """Where a sidecar answers; `host` is an IP address of either kind, or a name."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

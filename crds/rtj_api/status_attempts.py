@@ -61,6 +61,10 @@ class CurrentAttempt(StatusModel):
     charge: str = Field("none", description="Whose budget its start uses, see Charge.")
     culprit: Culprit | None = None
     replaced: list[int] = Field(default_factory=list, description="Ranks whose pods are new.")
+    group_since: int | None = Field(
+        None, description="Attempt in which its pod group entered the queue; absent: no queue."
+    )
+    admitted_at: Time | None = Field(None, description="The queue had let all its pods go.")
     avoid_nodes: list[str] = Field(
         default_factory=list,
         max_length=48,

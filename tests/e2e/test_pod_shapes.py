@@ -262,12 +262,12 @@ def test_each_shape_goes_on_from_its_save(
         assert job.status()["resume"]["step"] >= 10
 
 
-def refused(job: Job, *words: str) -> dict[str, Any]:
-    """The status once Running says PodRejected with all of these words."""
+def refused(job: Job, *words: str, reason: str = "PodRejected") -> dict[str, Any]:
+    """The status once Running gives that reason with all of these words."""
 
     def look(status: dict[str, Any]) -> bool:
         running = next(c for c in status.get("conditions", []) if c["type"] == "Running")
-        return running["reason"] == "PodRejected" and all(w in running["message"] for w in words)
+        return running["reason"] == reason and all(w in running["message"] for w in words)
 
     return job.wait_status(f"refused with {words}", look, within=60)
 
@@ -287,7 +287,8 @@ def test_a_refused_pod_names_the_remedy_and_heals(product: Stack, space: Kube) -
     nameless = overlaid(nameless, over)
     space.apply(counter(product, space, "two", replicas=2), nameless)
     two, other = Job(kube=space, name="two"), Job(kube=space, name="nameless")
-    assert refused(two, "exceeded quota: team", "Raise ResourceQuota team")["starts"] == 0
+    said = refused(two, "exceeded quota: team", "ResourceQuota team", reason="QuotaExceeded")
+    assert said["starts"] == 0
     refused(other, "PodSecurity", "runAsUser")
     space.apply(overlaid(quota, {"spec": {"hard": {"count/pods": "5"}}}))
     two.wait_phase("Running", within=120)

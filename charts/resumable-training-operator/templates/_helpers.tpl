@@ -74,6 +74,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [""]
   resources: [events]
   verbs: [list]
+# spec.scheduling.gang: the gang's PodGroup, and why Kueue has not let a gang go yet.
+- apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io, scheduling.k8s.io]
+  resources: [podgroups]
+  verbs: [create, patch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [get]
 {{- end }}
 
 {{/* "yes" when an object of monitoring.coreos.com is to be rendered; fails where failIfMissing says so.

@@ -43,6 +43,26 @@ BAD_INPUT: Final[Mapping[Reason, ReasonText]] = {
         "The message is the server's own, with what to change. It is tried again by itself, so a "
         "raised quota is enough.",
     ),
+    Reason.QUOTA_EXCEEDED: ReasonText(
+        "A ResourceQuota of the namespace has no room for a pod of this job.",
+        "The message names it. Raise it, end something that counts against it, or ask for less; "
+        "it is tried again by itself.",
+    ),
+    Reason.QUEUE_NOT_SERVED: ReasonText(
+        "scheduling.gang is kueue, and Kueue has not taken the pods up. They do not run past it.",
+        "Install Kueue with its pod integration, or let managedJobsNamespaceSelector match this "
+        "namespace. To run without it set scheduling.gang: none.",
+    ),
+    Reason.QUEUED_ONE_BY_ONE: ReasonText(
+        "The template has Kueue's queue label, so each pod queues by itself: half a gang may be "
+        "let go, and holds its quota for nothing.",
+        "Remove the label and set scheduling.gang: kueue and scheduling.queue.",
+    ),
+    Reason.GANG_UNAVAILABLE: ReasonText(
+        "The PodGroup that scheduling.gang asks for could not be made.",
+        "The message says why: the scheduler's CRD is missing, a permission, or a field. It is "
+        "tried again by itself.",
+    ),
     Reason.IMAGE_NOT_PULLABLE: ReasonText(
         "An image of the pod cannot be pulled.",
         "Check its name and tag, imagePullSecrets, and the registry. It is tried again by itself.",

@@ -80,6 +80,12 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         f"{_SELF_HEALING} A higher priorityClassName in the template prevents it.",
         Charge.INFRASTRUCTURE,
     ),
+    Reason.PREEMPTED_BY_QUEUE: ReasonText(
+        "Kueue took the gang's quota back: for a job of higher priority, for a queue that lent it, "
+        "or since its pods were not ready in time. The message is Kueue's own.",
+        "Nothing to do: the last save is shipped, the job queues anew and goes on from it.",
+        Charge.INFRASTRUCTURE,
+    ),
     Reason.POD_FAILED: ReasonText(
         "A pod ended without its trainer being the cause, or its node's kubelet refused it.",
         "`kubectl describe pod` and the event's message say what the kubelet reported.",

@@ -77,6 +77,23 @@ HOLDS: Final[Mapping[Reason, ReasonText]] = {
         "Correct what the message names (credentials, quota, endpoint). It is shipped and the job "
         "completes by itself; do not delete its pods.",
     ),
+    Reason.QUEUE_DEACTIVATED: ReasonText(
+        "Kueue's Workload of this job was deactivated, by a person or by Kueue's limit of tries, "
+        "and its pods were ended.",
+        "See why in the Workload's conditions. To queue anew: `kubectl annotate rtj <name> "
+        '--overwrite \'resumable-training.dev/request={"id":"1","action":"restart"}\'`, or change '
+        "the spec.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.UNTOLERATED_TAINT: ReasonText(
+        "The nodes that could take a pod of this job have a taint that it does not tolerate.",
+        "Tolerate it in spec.template.spec.tolerations, or remove it from a node.",
+    ),
+    Reason.VOLUME_UNAVAILABLE: ReasonText(
+        "A volume of the pod is missing, not bound, on other nodes, or cannot be mounted.",
+        "The message names it. Make or bind the claim, free the node that holds the volume, or "
+        "correct spec.template; it is tried again by itself.",
+    ),
     Reason.UNSCHEDULABLE: ReasonText(
         "No node can take a pod of this job.",
         "`kubectl describe pod` lists what is missing: capacity, a taint, a node selector, a "

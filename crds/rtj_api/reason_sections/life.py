@@ -39,6 +39,15 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "The next attempt waits, because the last ones ended without durable progress.",
         "Look at the cause in status.attempts. spec.recovery.backoff sets the pace.",
     ),
+    Reason.QUEUED: ReasonText(
+        "All pods wait in Kueue's queue for quota; nothing is held meanwhile.",
+        "The message is Kueue's own. `kubectl get workloads` shows the place; a higher "
+        "scheduling.priorityClass, more quota or the end of another job lets it go.",
+    ),
+    Reason.SCHEDULING_GATED: ReasonText(
+        "A scheduling gate of the template, or one that another controller added, holds pods back.",
+        "Who added the gate takes it off; the message names it.",
+    ),
     Reason.AWAITING_OLDER_WRITER: ReasonText(
         "A pod of an older attempt may still write to the checkpoint directory, which several "
         "nodes can reach: nothing is chosen or restored there before it is proved ended.",

@@ -21,6 +21,7 @@ from rtj_api.v1alpha1.interval import Interval
 from rtj_api.v1alpha1.job import Framework, JobSpec
 from rtj_api.v1alpha1.lifetime import Success, SuccessRanks
 from rtj_api.v1alpha1.recovery import AvoidNodes, Backoff, Recovery, SuspendPolicy
+from rtj_api.v1alpha1.scheduling import GangScheduler, Scheduling
 from rtj_api.v1alpha1.sidecar import ImagePullPolicy, Resources, Sidecar
 from rtj_api.v1alpha1.store import BestMode, CaBundle, KeepBest, Retention, Store, Thin
 from rtj_api.v1alpha1.watching import (
@@ -43,6 +44,7 @@ __all__ = [
     "Checkpoint",
     "FailureRule",
     "Framework",
+    "GangScheduler",
     "GlobText",
     "Hang",
     "ImagePullPolicy",
@@ -63,6 +65,7 @@ __all__ = [
     "Recovery",
     "Resources",
     "Retention",
+    "Scheduling",
     "SecretName",
     "Sidecar",
     "StackSignal",

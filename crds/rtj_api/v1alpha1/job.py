@@ -15,6 +15,7 @@ from rtj_api.v1alpha1.base import MAX_REPLICAS, PathText
 from rtj_api.v1alpha1.checkpoint import Checkpoint
 from rtj_api.v1alpha1.lifetime import DeadlineSeconds, LifeSeconds, ManagerText, Success
 from rtj_api.v1alpha1.recovery import Recovery, SuspendPolicy
+from rtj_api.v1alpha1.scheduling import Scheduling
 from rtj_api.v1alpha1.sidecar import Sidecar
 
 
@@ -71,6 +72,9 @@ class JobSpec(Api):
         json_schema_extra=v.rules(*v.OUTPUTS),
     )
     recovery: Recovery = Field(default_factory=Recovery)
+    scheduling: Scheduling = Field(
+        default_factory=Scheduling, json_schema_extra=v.rules(*v.SCHEDULING)
+    )
     suspend: bool = Field(
         False,
         description="Stop training and free the GPUs; false goes on from the newest save.",

@@ -37,6 +37,7 @@ from rtj_api.validations.job import (
 )
 from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
 from rtj_api.validations.rule import Rule, immutable, rules
+from rtj_api.validations.scheduling import SCHEDULING
 from rtj_api.validations.store import CA_BUNDLE, STORE_ENDPOINT, STORE_URL, UPLOAD_RATE
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "RESUME_VARIABLES",
     "RETENTION",
     "RUN_ID",
+    "SCHEDULING",
     "SPEC",
     "STORE_ENDPOINT",
     "STORE_URL",

@@ -22,6 +22,7 @@ from rtj_api.validations.checkpoint import (
 )
 from rtj_api.validations.job import BACKOFF, FAILURE_RULES, JOB, MANAGED_BY, OUTPUTS, REPLICAS, SPEC
 from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
+from rtj_api.validations.scheduling import SCHEDULING
 from rtj_api.validations.store import CA_BUNDLE, STORE_ENDPOINT, STORE_URL, UPLOAD_RATE
 
 ALL_RULES: Final = (
@@ -50,6 +51,7 @@ ALL_RULES: Final = (
     *FAILURE_RULES,
     *SPEC,
     *MANAGED_BY,
+    *SCHEDULING,
     *POD_SPEC,
     *TEMPLATE_METADATA,
 )

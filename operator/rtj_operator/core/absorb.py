@@ -11,7 +11,7 @@ import math
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
 from rtj_api.wire import CheckpointView, LossState, Report, Verdict
 
-from rtj_operator.core import budget, resumption, steering, writers
+from rtj_operator.core import budget, queueing, resumption, steering, writers
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.gang import Gang
 
@@ -110,6 +110,12 @@ def _next_current(gang: Gang) -> CurrentAttempt | None:
     n = gang.attempt
     reports = [m.report for m in gang.members]
     update: dict[str, float | int] = {}
+    if (
+        current.admitted_at is None
+        and current.group_since is not None
+        and queueing.is_admitted(gang)
+    ):
+        update["admitted_at"] = gang.now
     if current.scheduled_at is None and all(m.pod and m.pod.node for m in gang.members):
         update["scheduled_at"] = gang.now
     resume = gang.status.resume

@@ -19,7 +19,16 @@ from rtj_api.status import (
     Status,
 )
 
-from rtj_operator.core import budget, diagnosing, kept_off, ledger, node_marks, steering, writers
+from rtj_operator.core import (
+    budget,
+    diagnosing,
+    kept_off,
+    ledger,
+    node_marks,
+    queueing,
+    steering,
+    writers,
+)
 from rtj_operator.core.conditions import with_condition
 from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import Fault
@@ -128,7 +137,8 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     number = status.attempt + 1
     lost = _without_pod(gang) if cause.only_missing else lost_ranks(gang, faults)
     world = gang.spec.replicas
-    if cause.recreate or len(lost) >= world or len(status.placements) != world:
+    is_over = queueing.is_over(gang, lost, faults)
+    if cause.recreate or is_over or len(lost) >= world or len(status.placements) != world:
         kind, replaced = RestartKind.RECREATE, list(range(world))
     elif lost:
         kind, replaced = RestartKind.REPLACE, sorted(lost)
@@ -175,6 +185,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         recorded_at=now,
         not_before=now + delay if delay > 0 else None,
         scheduled_at=now if not replaced else None,
+        group_since=queueing.group_since(gang, replaced=replaced, attempt=number),
         avoid_nodes=kept_off.avoided(
             gang, faults, blamed=_blamed(cause), cause=cause.reason, is_any_new=bool(replaced)
         ),

@@ -8,21 +8,25 @@ from __future__ import annotations
 from rtj_api.reasons import Reason
 from rtj_api.wire import Phase
 
-from rtj_operator.core import draining, holds, kept_off, writers
+from rtj_operator.core import draining, holds, kept_off, queueing, writers
 from rtj_operator.core.directives import desired_directive, phase_for
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.nodes import judge_node
 from rtj_operator.core.observed import PodView
-from rtj_operator.core.plan import Action, CreatePod, DeletePod, PatchDirective
+from rtj_operator.core.plan import Action, CreatePod, DeletePod, FreePod, PatchDirective
 from rtj_operator.core.undurable import has_stopped, may_have_undurable, needs_holder, stop_limit
 
 # A pod that is long past its deadline on a node that does not answer is gone in all but name.
 _STUCK_SECONDS = 60.0
 
 
-def removal(gang: Gang, pod: PodView) -> DeletePod | None:
+def removal(gang: Gang, pod: PodView) -> DeletePod | FreePod | None:
     """The deletion that this unwanted pod still needs: forced on a lost node, for the object
-    counts against quota until it is gone and no kubelet will end it."""
+    counts against quota until it is gone and no kubelet will end it. One that a queue's finalizer
+    alone keeps is freed of that."""
+    free = queueing.freeing(pod)
+    if free is not None:
+        return free
     verdict = judge_node(gang, pod)
     if verdict is not None:
         return DeletePod(name=pod.name, uid=pod.uid, force=True)
@@ -65,7 +69,10 @@ def missing_creations(gang: Gang) -> list[Action]:
     if current.not_before is not None and not gang.alarm.has_passed(current.not_before):
         return []
     actions: list[Action] = []
+    room = queueing.room(gang)
     for member in gang.members:
+        if room is not None and len(actions) >= room:
+            break
         if member.pod is not None or member.made_in != gang.attempt:
             continue
         refused = gang.observed.rejections.get(member.name)
@@ -80,6 +87,7 @@ def missing_creations(gang: Gang) -> list[Action]:
                 name=member.name,
                 avoid_nodes=tuple(current.avoid_nodes),
                 shun_nodes=tuple(a.node for a in kept_off.shunned(gang)),
+                group_since=current.group_since,
             )
         )
     return actions

@@ -16,6 +16,7 @@ from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.nodes import is_heard
 from rtj_operator.core.observed import PodView
 from rtj_operator.core.plan import Action, PatchDirective
+from rtj_operator.core.queueing import freeing
 
 FAILED, RELEASED = "failed", "released"
 # The pod's own end comes with the template's grace, which the supervisor enforces.
@@ -23,9 +24,13 @@ _GRACE_SECONDS = 3600.0
 
 
 def farewells(pods: Iterable[PodView]) -> tuple[Action, ...]:
-    """For the pods of a job whose object is gone or going: stop, save what was saved, release."""
+    """For the pods of a job whose object is gone or going: stop, save what was saved, release.
+    Those that only a queue's finalizer keeps are freed of it."""
     found: list[Action] = []
     for pod in pods:
+        free = freeing(pod)
+        if free is not None:
+            found.append(free)
         said = pod.directive
         if said is None or said.rank != 0 or pod.is_terminal or said.ending is not None:
             continue

@@ -37,9 +37,17 @@ HOLDING = STORE_REASONS | {
     Reason.DIRECTORY_MISSING,
     Reason.DISK_FULL,
     Reason.RESTORE_TOO_LARGE,
+    Reason.QUEUE_DEACTIVATED,
 }
 # Nor for one of these once it trained: it would do the same again.
-ENDING = frozenset({Reason.CHECKPOINT_IGNORED, Reason.PROBE_NOT_RUN, Reason.RESTORE_TOO_LARGE})
+ENDING = frozenset(
+    {
+        Reason.CHECKPOINT_IGNORED,
+        Reason.PROBE_NOT_RUN,
+        Reason.RESTORE_TOO_LARGE,
+        Reason.QUEUE_DEACTIVATED,
+    }
+)
 
 
 # No look at the store ends these.

@@ -72,6 +72,8 @@ class JobSpec:
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
     avoid_nodes: str = "Preferred"  # recovery.avoidNodes
+    gang_scheduler: str = "none"  # scheduling.gang
+    queue: str | None = None  # scheduling.queue
     rank_zero_decides: bool = False  # success.ranks: Zero
     target_step: int | None = None  # success.targetStep
     active_deadline_seconds: float | None = None
@@ -159,11 +161,22 @@ class PodView:
     )
     template_hash: str | None = None
     has_store_mode: bool = True  # its sidecar can agree with its gang through the store
+    gates: tuple[str, ...] = ()  # spec.schedulingGates: none may be left before it is scheduled
+    group: str | None = None  # Kueue's label: the pod group that it is counted in
+    is_queued: bool = False  # Kueue has taken it: its label of managed pods
+    is_kept_by_queue: bool = False  # Kueue's finalizer: the object stays until that is taken off
+    ended_by_queue: str | None = None  # what Kueue says of why it ends the pod
+    scheduler: str | None = None  # spec.schedulerName
     trouble: str | None = None  # what its node says against its start, from its newest event
 
     @property
     def is_terminal(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_gated(self) -> bool:
+        """The scheduler does not look at it yet."""
+        return bool(self.gates) and self.node is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +216,13 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """What Kueue says of the gang's Workload, as long as pods wait in its queue."""
+
+    message: str | None = None  # why it is not admitted yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """Everything `decide` may look at."""
 
@@ -214,6 +234,7 @@ class Observed:
     reports: Mapping[str, ReportView] = field(default_factory=dict)
     stale_lease_share: float = 0.0  # of all node Leases of the cluster, 0..1
     rejections: Mapping[str, Rejection] = field(default_factory=dict)  # by pod name
+    queue: QueueView | None = None  # None: nothing waits, or it could not be read
     node_advice: tuple[Advice, ...] = ()  # nodes of the cluster that new pods had better keep off
     # "<clusterUID>/<jobUID>" of fences held by other jobs -> does that job still exist; absent:
     # not known (another cluster). Needed only for owners named in a report's `fence_owner`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rtj_api.reasons import Reason
 
-from rtj_operator.core import rejections
+from rtj_operator.core import queueing, rejections
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.observed import PodView
 
@@ -30,40 +30,71 @@ _REMEDIES: dict[Reason, str] = {
     Reason.CONTAINER_CRASHING: "See its log (kubectl logs POD -c CONTAINER) and correct it in "
     "spec.template; the kubelet goes on trying",
 }
-# What the scheduler says (kube-scheduler, FailedScheduling) -> what to do. The first that fits.
-_SCHEDULER: tuple[tuple[str, str], ...] = (
+_QUEUE_SECONDS = 30.0  # Kueue's webhook takes a pod while it is made; a scheduler within a second
+# What the scheduler says (kube-scheduler, FailedScheduling; Volcano and scheduler-plugins of a
+# group) -> what kind of thing is missing, and what to do. The first that fits.
+_SCHEDULER: tuple[tuple[str, Reason, str], ...] = (
     (
         "persistentvolumeclaim",
+        Reason.VOLUME_UNAVAILABLE,
         "Make the claim that spec.template names, or wait until it is bound (its StorageClass and "
         "`kubectl describe pvc` say why it is not)",
     ),
     (
         "volume node affinity conflict",
+        Reason.VOLUME_UNAVAILABLE,
         "Its volume can be used on other nodes only: free one of those, or use a volume that all "
         "nodes reach",
     ),
     (
+        "max volume count",
+        Reason.VOLUME_UNAVAILABLE,
+        "The nodes hold as many volumes as they may: free some, or add nodes",
+    ),
+    (
         "/gpu",
+        Reason.UNSCHEDULABLE,
         "Free GPUs or add nodes with some, or lower the trainer's GPU limit or spec.replicas",
     ),
-    ("Insufficient", "Free or add capacity, or lower the resources in spec.template"),
+    (
+        "Insufficient",
+        Reason.UNSCHEDULABLE,
+        "Free or add capacity, or lower the resources in spec.template",
+    ),
     (
         "affinity/selector",
+        Reason.UNSCHEDULABLE,
         "Change nodeSelector or affinity in spec.template, or label a node",
     ),
     (
         "untolerated taint",
+        Reason.UNTOLERATED_TAINT,
         "Tolerate the taint in spec.template.spec.tolerations, or remove it from a node",
     ),
-    ("unschedulable", "The nodes left are cordoned: `kubectl uncordon` one, or add nodes"),
+    (
+        "pod group",
+        Reason.UNSCHEDULABLE,
+        "The gang is placed as a whole or not at all: free or add room for all its pods",
+    ),
+    (
+        "podgroup",
+        Reason.UNSCHEDULABLE,
+        "The gang is placed as a whole or not at all: free or add room for all its pods",
+    ),
+    (
+        "unschedulable",
+        Reason.UNSCHEDULABLE,
+        "The nodes left are cordoned: `kubectl uncordon` one, or add nodes",
+    ),
 )
 _NO_NODE = "Free or add capacity, or change the template's resources, nodeSelector or tolerations"
-_KUBELET: tuple[tuple[str, str], ...] = (
-    ("secret", "Make the Secret, or correct its name in spec.template"),
-    ("configmap", "Make the ConfigMap, or correct its name in spec.template"),
-    ("MountVolume", "Check the volume and the server or disk behind it"),
-    ("AttachVolume", "Check the volume: another node may still have it"),
-    ("FailedMount", "Check the volume and the server or disk behind it"),
+_MISSING, _VOLUME = Reason.CONTAINER_CONFIG_ERROR, Reason.VOLUME_UNAVAILABLE
+_KUBELET: tuple[tuple[str, Reason, str], ...] = (
+    ("secret", _MISSING, "Make the Secret, or correct its name in spec.template"),
+    ("configmap", _MISSING, "Make the ConfigMap, or correct its name in spec.template"),
+    ("MountVolume", _VOLUME, "Check the volume and the server or disk behind it"),
+    ("AttachVolume", _VOLUME, "Check the volume: another node may still have it"),
+    ("FailedMount", _VOLUME, "Check the volume and the server or disk behind it"),
 )
 
 
@@ -74,12 +105,58 @@ def why(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
     """
     if pod.is_terminal or pod.deleting_since is not None:
         return None
+    if pod.is_gated:
+        return _gated(gang, pod)
     if pod.scheduled is False:
         text = (pod.unschedulable_message or "no node fits").strip().rstrip(".")
-        remedy = next((r for mark, r in _SCHEDULER if mark.lower() in text.lower()), _NO_NODE)
-        return Reason.UNSCHEDULABLE, f"{text}. {remedy}"
-    found = _told_by_node(pod) or _not_made(gang, pod) or _container(pod)
+        known = ((why, r) for mark, why, r in _SCHEDULER if mark.lower() in text.lower())
+        reason, remedy = next(known, (Reason.UNSCHEDULABLE, _NO_NODE))
+        return reason, f"{text}. {remedy}"
+    if pod.scheduled is None and pod.node is None:
+        return _unseen(gang, pod)
+    told = _told_by_node(pod)
+    if told is not None:
+        return told
+    found = _not_made(gang, pod) or _container(pod)
     return None if found is None else (found[0], f"{found[1]}. {_REMEDIES[found[0]]}")
+
+
+def _gated(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
+    if not queueing.waits_in_queue(pod):
+        return (
+            Reason.SCHEDULING_GATED,
+            f"held back by scheduling gate {', '.join(pod.gates)}: whoever added it, "
+            "spec.template or another controller, takes it off",
+        )
+    queue = f"Kueue's LocalQueue {gang.spec.queue}"
+    if not pod.is_queued:
+        if not gang.alarm.has_passed(pod.created_at + _QUEUE_SECONDS):
+            return None
+        return (
+            Reason.QUEUE_NOT_SERVED,
+            f"{queue} is asked for and Kueue has not taken pod {pod.name} up: install Kueue with "
+            "its pod integration, let its managedJobsNamespaceSelector match this namespace, or "
+            "set scheduling.gang: none",
+        )
+    told = gang.observed.queue.message if gang.observed.queue is not None else None
+    text = (told or "it has not let the gang go yet").strip().rstrip(".")
+    return (
+        Reason.QUEUED,
+        f"the gang waits in {queue}: {text}. It holds nothing meanwhile, and goes on by itself; "
+        "`kubectl get workloads` shows its place",
+    )
+
+
+def _unseen(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
+    """No scheduler has said a word of it."""
+    if not gang.alarm.has_passed(pod.created_at + _QUEUE_SECONDS):
+        return None
+    name = pod.scheduler or "default-scheduler"
+    return (
+        Reason.UNSCHEDULABLE,
+        f"scheduler {name} has not looked at pod {pod.name}. See that it runs and that "
+        "schedulerName in spec.template names it",
+    )
 
 
 def _untouched(pod: PodView) -> bool:
@@ -99,9 +176,10 @@ def _told_by_node(pod: PodView) -> tuple[Reason, str] | None:
     if pod.trouble is None or not _untouched(pod):
         return None
     text = pod.trouble.strip().rstrip(".")
-    remedy = next((r for mark, r in _KUBELET if mark.lower() in text.lower()), None)
-    ask = remedy or f"`kubectl describe pod {pod.name}` lists what its node tried"
-    return Reason.CONTAINER_CONFIG_ERROR, f"node {pod.node}: {text}. {ask}"
+    ask = f"`kubectl describe pod {pod.name}` lists what its node tried"
+    known = ((why, r) for mark, why, r in _KUBELET if mark.lower() in text.lower())
+    reason, remedy = next(known, (Reason.CONTAINER_CONFIG_ERROR, ask))
+    return reason, f"node {pod.node}: {text}. {remedy}"
 
 
 def _not_made(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
@@ -141,7 +219,10 @@ def words(gang: Gang, member: Member) -> str | None:
         refused = gang.observed.rejections.get(member.name)
         if refused is None:
             return None
-        return f"the API server refused its pod: {rejections.worded(refused.message)}"
+        text = rejections.worded(refused.message)
+        if rejections.reason_of(refused.message) == Reason.GANG_UNAVAILABLE:
+            return text
+        return f"the API server refused its pod: {text}"
     found = why(gang, member.pod)
     return found[1] if found is not None else None
 
@@ -153,7 +234,9 @@ def blocked(gang: Gang) -> tuple[Reason, str] | None:
         if member.pod is None:
             text = words(gang, member)
             if text is not None:
-                return Reason.POD_REJECTED, f"rank {member.rank}: {text}{retry}"
+                refused = gang.observed.rejections[member.name]
+                reason = rejections.reason_of(refused.message)
+                return reason, f"rank {member.rank}: {text}{retry}"
             continue
         stuck = why(gang, member.pod)
         if stuck is not None:

@@ -81,7 +81,9 @@ def overdue(gang: Gang) -> Fault | None:
     limit = placement_seconds(gang)
     if not gang.alarm.has_passed(since + limit):
         return None
-    why = next((text for m in waiting if (text := pending.words(gang, m))), None)
+    # What the API server refuses says more than what waits for it.
+    telling = sorted(waiting, key=lambda m: m.pod is not None)
+    why = next((text for m in telling if (text := pending.words(gang, m))), None)
     return _lost(
         gang,
         waiting[0],
@@ -95,7 +97,8 @@ def overdue(gang: Gang) -> Fault | None:
 
 
 def _is_unplaced(member: Member) -> bool:
-    return member.pod is not None and member.pod.node is None and member.pod.scheduled is False
+    pod = member.pod
+    return pod is not None and pod.node is None and pod.scheduled is False and not pod.is_gated
 
 
 def _held_since(member: Member) -> float:

@@ -28,6 +28,7 @@ class CreatePod:
     name: str
     avoid_nodes: tuple[str, ...] = ()  # by node name: see core.avoid.keep_off
     shun_nodes: tuple[str, ...] = ()  # … core.avoid.shun
+    group_since: int | None = None  # attempt in which its group entered the queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,16 @@ class PatchDirective:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreePod:
+    """Take the queue's finalizer off a pod that was deleted and has ended, guarded by
+    `resource_version`. 404 is success."""
+
+    name: str
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteJob:
     """Delete the job itself, as exactly the object that was seen."""
 
@@ -62,7 +73,7 @@ class DeleteJob:
     resource_version: str
 
 
-Action = CreatePod | DeletePod | PatchDirective | DeleteJob
+Action = CreatePod | DeletePod | FreePod | PatchDirective | DeleteJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,8 @@ class PodEnd:
 
 def told_end(pod: PodView) -> PodEnd | None:
     """The cause that Kubernetes itself gives for the end of this pod; None if it gives none."""
+    if pod.ended_by_queue is not None:
+        return _by_queue(pod.ended_by_queue)
     is_by_kubelet = pod.disruption in (None, _BY_KUBELET)
     if is_by_kubelet and pod.reason == _EVICTED:
         own = _own_use(f"{pod.message or ''} {pod.disruption_message or ''}")
@@ -128,6 +130,18 @@ def told_end(pod: PodView) -> PodEnd | None:
         message = f"{pod.reason}: {pod.message or 'no message'}"
         return PodEnd(reason=_POD_REASONS[pod.reason], message=message, alike=_eviction(pod))
     return _refusal(pod)
+
+
+def _by_queue(said: str) -> PodEnd:
+    """Kueue ends a gang's pods where another needs their quota, and where a person, or its own
+    limit of tries, has put the Workload out of use."""
+    if "deactivated" in said:
+        return PodEnd(
+            reason=Reason.QUEUE_DEACTIVATED,
+            message=f"Kueue: {_sentence(said)}",
+            charge=Charge.INFRASTRUCTURE,
+        )
+    return PodEnd(reason=Reason.PREEMPTED_BY_QUEUE, message=f"Kueue: {_sentence(said)}")
 
 
 def _eviction(pod: PodView) -> str | None:

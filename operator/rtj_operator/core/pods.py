@@ -17,7 +17,7 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.steering import path_in
 from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
-from rtj_operator.core import local_volume, mounts
+from rtj_operator.core import gangs, local_volume, mounts
 from rtj_operator.core import template as tpl
 from rtj_operator.core.apart import keep_apart
 from rtj_operator.core.avoid import keep_off
@@ -54,6 +54,8 @@ def refusal_of(spec: JobSpec, *, owner: Owner, made_in: int = 0) -> Refusal | No
         parts_of(spec, owner=owner, made_in=made_in)
         warnings_of(spec)
         pod = desired_pod(spec, owner=owner, rank=0, made_in=made_in, settings=_TRIAL)
+        gangs.check(spec)
+        gangs.joined(pod, spec, owner=owner, since=None)
         keep_off(pod, ("node",))
     except SpecRefused as error:
         return error.refusal
@@ -66,7 +68,8 @@ def warnings_of(spec: JobSpec) -> tuple[Refusal, ...]:
     """What can run and yet works against itself. Raises SpecRefused."""
     pod = tpl.pod_spec(spec.template)
     index = tpl.trainer_index(pod)
-    found = [tpl.inner_restarts(pod["containers"][index], where=f"containers[{index}]")]
+    found = [gangs.queued_alone(spec)]
+    found.append(tpl.inner_restarts(pod["containers"][index], where=f"containers[{index}]"))
     mount = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
     local = spec.checkpoint.local
     if mount is None:
@@ -100,6 +103,7 @@ def template_hash(spec: JobSpec) -> str:
         "checkpoint": checkpoint,
         **({"outputs": wrote["outputs"]} if wrote.get("outputs") else {}),
         **_source_shape(spec),
+        **({"scheduling": wrote["scheduling"]} if wrote.get("scheduling") else {}),
     }
     text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rtj_api.reasons import Reason
+
 # "pods \"x\" is forbidden: …" : the pod's name says nothing here.
 _PREFIX = re.compile(r'^.*?pods "[^"]*" is forbidden: |^pods "[^"]*" is invalid: ')
 
@@ -71,10 +73,24 @@ _KNOWN = (
         "The namespace is being deleted: nothing starts there any more",
     ),
     _Known(
+        re.compile(r'failed calling webhook "(?P<name>[^"]+)"'),
+        "Nothing answers for admission webhook {name}: start what it belongs to, or remove its "
+        "webhook configuration",
+    ),
+    _Known(re.compile(r"no PodGroup can be made: "), ""),
+    _Known(
         re.compile(r'admission webhook "(?P<name>[^"]+)" denied'),
         "The policy behind admission webhook {name} says so: change what it names in spec.template",
     ),
 )
+
+
+def reason_of(message: str) -> Reason:
+    """What kind of refusal it is."""
+    if message.startswith("no PodGroup can be made"):
+        return Reason.GANG_UNAVAILABLE
+    is_quota = "exceeded quota: " in message or "failed quota: " in message
+    return Reason.QUOTA_EXCEEDED if is_quota else Reason.POD_REJECTED
 
 
 def worded(message: str) -> str:
@@ -83,5 +99,5 @@ def worded(message: str) -> str:
     for known in _KNOWN:
         found = known.pattern.search(said)
         if found is not None:
-            return f"{said}. {known.remedy.format(**found.groupdict())}"
+            return f"{said}. {known.remedy.format(**found.groupdict())}".removesuffix(". ")
     return f"{said}. Correct what it names in spec.template or spec.sidecar"

@@ -134,6 +134,8 @@ def _enter_attempt(
     waits = "queue" if first or current.fault_at is None else "schedule"
     if current.not_before is not None:
         book.to(current.not_before, "hold")
+    if current.group_since == current.attempt:  # a new group: it queues for quota first
+        book.to(now if current.admitted_at is None else current.admitted_at, "queue")
     if current.scheduled_at is None and not status.is_started:
         book.to(now, waits)
         return

@@ -62,7 +62,21 @@ class Cluster(Protocol):
         """The nodes' heartbeats, of namespace kube-node-lease."""
         ...
 
+    async def get_workload(self, *, namespace: str, name: str) -> Raw | None:
+        """Kueue's object of that name."""
+        ...
+
     async def create_pod(self, manifest: Raw) -> Raw: ...
+
+    async def apply_group(self, manifest: Raw) -> Raw:
+        """Make the PodGroup so, by server-side apply; 404 where no such kind is served."""
+        ...
+
+    async def set_pod_finalizers(
+        self, *, namespace: str, name: str, resource_version: str, finalizers: list[str]
+    ) -> None:
+        """409 when the pod has another version."""
+        ...
 
     async def delete_pod(
         self, *, namespace: str, name: str, uid: str, grace_seconds: int | None = None

@@ -1,5 +1,5 @@
-"""Carry out a plan, in a fixed order: deletes, creates, directives, the job's own
-deletion, status; then its events.
+"""Carry out a plan, in a fixed order: deletes, the gang's group, creates, directives, the job's
+own deletion, status; then its events.
 
 Every write is guarded: a delete by UID, a create by a name that says what it is, a directive and
 a status by the version they were decided on. So doing it twice, or by two operators at once, does
@@ -15,9 +15,17 @@ from typing import TypeVar
 
 from rtj_api import contract
 
+from rtj_operator.core import gangs
 from rtj_operator.core.avoid import keep_off, shun
 from rtj_operator.core.observed import JobKey, Observed, Rejection
-from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
+from rtj_operator.core.plan import (
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    FreePod,
+    PatchDirective,
+    Plan,
+)
 from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.core.pods import desired_pod
 from rtj_operator.shell.api import ApiError, Cluster, Raw
@@ -83,8 +91,15 @@ class Applier:
         deletes = [a for a in plan.actions if isinstance(a, DeletePod)]
         creates = [a for a in plan.actions if isinstance(a, CreatePod)]
         patches = [a for a in plan.actions if isinstance(a, PatchDirective)]
+        frees = [a for a in plan.actions if isinstance(a, FreePod)]
         await _all(self._delete(key, action) for action in deletes)
-        made = await _all(self._create(job, action) for action in creates)
+        await _all(self._free(action, world=world) for action in frees)
+        lacking = await self._group(job) if creates else None
+        made: list[Raw | Refused] = (
+            await _all(self._create(job, action) for action in creates)
+            if lacking is None
+            else [Refused(action.name, lacking) for action in creates]
+        )
         pods = [pod for pod in made if not isinstance(pod, Refused)]
         refused = tuple(pod for pod in made if isinstance(pod, Refused))
         pods += await _all(self._patch(key, action) for action in patches)
@@ -93,13 +108,15 @@ class Applier:
             if isinstance(action, DeleteJob):
                 await self._delete_job(key, action)
                 return Outcome(world=None)
-        if deletes or refused:
+        if deletes or frees or refused:
             return Outcome(world=None, created=created, written=tuple(pods), refused=refused)
         return Outcome(world=world.with_pods(pods), created=created, written=tuple(pods))
 
     async def _last_words(self, plan: Plan, *, world: World) -> Outcome:
         """The job is gone: its pods, which follow, are told; whichever went first needs nothing."""
         for action in plan.actions:
+            if isinstance(action, FreePod):
+                await self._free(action, world=world)
             if not isinstance(action, PatchDirective):
                 continue
             meta = world.pods[action.pod]["metadata"]
@@ -124,6 +141,41 @@ class Applier:
             if not error.is_not_found and not error.is_conflict:
                 raise
 
+    async def _free(self, action: FreePod, *, world: World) -> None:
+        meta = world.pods[action.name]["metadata"]
+        kept = [f for f in meta.get("finalizers") or [] if f != gangs.QUEUE_FINALIZER]
+        try:
+            await self._cluster.set_pod_finalizers(
+                namespace=meta["namespace"],
+                name=action.name,
+                resource_version=action.resource_version,
+                finalizers=kept,
+            )
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    async def _group(self, job: Raw) -> Rejection | None:
+        """The gang's PodGroup is made, or made right, before any pod of it; else why it cannot."""
+        spec = api_spec(job)
+        group = gangs.desired_group(spec, owner=owner_of(job))
+        if group is None:
+            return None
+        code, said = 404, ""
+        for version in gangs.GROUP_APIS[spec.scheduling.gang]:
+            try:
+                await self._cluster.apply_group({"apiVersion": version, **group})
+            except ApiError as error:
+                if error.status not in REFUSALS:
+                    raise
+                code, said = error.status, error.message
+                if error.status != 404:
+                    break
+            else:
+                return None
+        message = gangs.unavailable(spec, code=code, said=said)
+        return Rejection(code=code, message=message, at=self._clock())
+
     async def _delete_job(self, key: JobKey, action: DeleteJob) -> None:
         try:
             await self._cluster.delete_job(
@@ -142,6 +194,7 @@ class Applier:
             made_in=action.made_in,
             settings=self._settings,
         )
+        manifest = gangs.joined(manifest, api_spec(job), owner=owner, since=action.group_since)
         manifest = shun(keep_off(manifest, action.avoid_nodes), action.shun_nodes)
         try:
             return await self._cluster.create_pod(manifest)
@@ -150,7 +203,7 @@ class Applier:
                 return await self._existing(owner.namespace, action, job_uid=owner.uid)
             # 403 with "exceeded quota" or 409 Conflict of the quota's own object pass by
             # themselves; the rest does not. Both are paced by decide, and shown.
-            if error.status in REFUSALS or error.is_conflict:
+            if error.status in REFUSALS or error.is_conflict or _is_webhook(error):
                 return self._refusal(action.name, code=error.status, message=error.message)
             raise
 
@@ -179,6 +232,12 @@ class Applier:
         )
         self._pusher.push(text, pod=pod)
         return pod
+
+
+def _is_webhook(error: ApiError) -> bool:
+    """A webhook that does not answer, with failurePolicy: Fail. It looks like a fault of the API
+    server, and lasts until somebody mends that webhook: people must read of it."""
+    return error.status == 500 and "failed calling webhook" in error.message
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:

@@ -28,6 +28,8 @@ MAX_REQUESTS = 32  # at once; the API server's own fairness does the rest
 PAGE = 500
 REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+WORKLOAD_VERSIONS = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 JOBS = f"/apis/{contract.GROUP}/{contract.VERSION}"
 
 OnRequest = Callable[[str, str, int, float], None]
@@ -105,6 +107,14 @@ class KubeCluster:
     async def get_node(self, name: str) -> Raw | None:
         return await self._get_or_none(f"/api/v1/nodes/{quote(name)}", resource="nodes")
 
+    async def get_workload(self, *, namespace: str, name: str) -> Raw | None:
+        for version in WORKLOAD_VERSIONS:
+            path = f"/apis/{version}/namespaces/{quote(namespace)}/workloads/{quote(name)}"
+            found = await self._get_or_none(path, resource="workloads")
+            if found is not None:
+                return found
+        return None
+
     async def list_leases(self) -> list[Raw]:
         path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         return await self._list(path, resource="leases")
@@ -136,6 +146,22 @@ class KubeCluster:
             options["gracePeriodSeconds"] = grace_seconds
         path = _pod_path(namespace, name)
         await self._request("DELETE", path, resource="pods", body=options)
+
+    async def set_pod_finalizers(
+        self, *, namespace: str, name: str, resource_version: str, finalizers: list[str]
+    ) -> None:
+        patch = {"metadata": {"resourceVersion": resource_version, "finalizers": finalizers}}
+        path = _pod_path(namespace, name)
+        await self._request("PATCH", path, resource="pods", body=patch, content_type=MERGE_PATCH)
+
+    async def apply_group(self, manifest: Raw) -> Raw:
+        meta = manifest["metadata"]
+        place = f"/apis/{manifest['apiVersion']}/namespaces/{quote(meta['namespace'])}/podgroups"
+        query = urlencode({"fieldManager": contract.MANAGER, "force": "true"})
+        path = f"{place}/{quote(meta['name'])}?{query}"
+        return await self._request(
+            "PATCH", path, resource="podgroups", body=manifest, content_type=APPLY_PATCH
+        )
 
     async def annotate_pod(
         self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]

@@ -18,6 +18,7 @@ from rtj_operator.core.observed import JobKey, JobView, Observed, PodView, Rejec
 from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.owners import FenceOwners
+from rtj_operator.shell.queues import Queues
 from rtj_operator.shell.reports import Endpoint, Reports
 from rtj_operator.shell.troubles import Troubles
 from rtj_operator.shell.views import controller_uid, job_view, pod_view
@@ -56,6 +57,7 @@ class Observer:
         self._cluster = cluster
         self._advice = advice
         self._troubles = Troubles(cluster, clock=clock)
+        self._queues = Queues(cluster, clock=clock)
         self._owners = owners
         self._nodes = nodes
         self._reports = reports
@@ -109,6 +111,7 @@ class Observer:
             stale_lease_share=self._nodes.stale_share(),
             rejections=dict(self._rejections.get(key, {})),
             owner_lives=owner_lives,
+            queue=await self._queues.view(ours, namespace=key.namespace),
             node_advice=self._advice(),
         )
 

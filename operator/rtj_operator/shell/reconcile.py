@@ -16,7 +16,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rtj_operator.core.observed import JobKey, Observed
-from rtj_operator.core.plan import Action, CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
+from rtj_operator.core.plan import (
+    Action,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    FreePod,
+    PatchDirective,
+    Plan,
+)
 from rtj_operator.shell.api import ApiError, Raw
 from rtj_operator.shell.apply import Applier
 from rtj_operator.shell.events import Recorder
@@ -188,6 +196,8 @@ def _brief(action: Action) -> str:
             return f"create {action.name}"
         case DeletePod():
             return f"delete {action.name}{' by force' if action.force else ''}"
+        case FreePod():
+            return f"take the queue's finalizer off {action.name}"
         case DeleteJob():
             return "delete the job"
         case PatchDirective():

@@ -30,6 +30,7 @@ from rtj_operator.core.observed import (
     SpecProblem,
 )
 from rtj_operator.core.template import SpecRefused
+from rtj_operator.shell.queues import with_queue
 
 Raw = Mapping[str, Any]
 
@@ -128,6 +129,8 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         trainer_grace_seconds=pod_facts.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
         avoid_nodes=spec.recovery.avoid_nodes,
+        gang_scheduler=spec.scheduling.gang,
+        queue=spec.scheduling.queue,
         rank_zero_decides=spec.success.ranks == v1alpha1.SuccessRanks.ZERO,
         target_step=spec.success.target_step,
         active_deadline_seconds=spec.active_deadline_seconds,
@@ -193,7 +196,7 @@ def pod_view(raw: Raw) -> PodView | None:
     unplaced = placed if placed and placed["status"] == "False" else None
     containers = _containers(status)
     trainer, sidecar = trainer_name(spec), contract.CONTAINER_SIDECAR
-    return PodView(
+    view = PodView(
         name=meta["name"],
         uid=meta["uid"],
         resource_version=meta["resourceVersion"],
@@ -226,6 +229,7 @@ def pod_view(raw: Raw) -> PodView | None:
         template_hash=notes.get(contract.ANNOTATION_TEMPLATE_HASH),
         has_store_mode=notes.get(contract.ANNOTATION_STORE_MODE) == "true",
     )
+    return with_queue(view, raw)
 
 
 def trainer_name(pod_spec: Raw) -> str | None:

@@ -29,6 +29,32 @@ CASES["managed-by-form"] = Case(
     refuses=[job(managedBy="operator"), job(managedBy="a/b/c"), job(managedBy="Kueue.io/x y")],
 )
 
+QUEUED = {"gang": "kueue", "queue": "team-a"}
+TOPOLOGY = {"networkTopology": {"mode": "hard"}}
+CASES["kueue-queue"] = Case(
+    "set scheduling.queue to a LocalQueue",
+    takes=[job(scheduling=QUEUED), job(scheduling={"gang": "volcano"}), job(scheduling={})],
+    refuses=[job(scheduling={"gang": "kueue"})],
+)
+CASES["queue-gang"] = Case(
+    "set scheduling.gang to one of them",
+    takes=[job(scheduling={"gang": "volcano", "queue": "team-a"})],
+    refuses=[job(scheduling={"queue": "team-a"}), job(scheduling={**QUEUED, "gang": "native"})],
+)
+CASES["priority-class-gang"] = Case(
+    "set template.spec.priorityClassName",
+    takes=[job(scheduling={**QUEUED, "priorityClass": "high"})],
+    refuses=[job(scheduling={"priorityClass": "high"})],
+)
+CASES["pod-group-gang"] = Case(
+    "set gang to volcano, scheduler-plugins or native",
+    takes=[
+        job(scheduling={"gang": gang, "podGroup": TOPOLOGY})
+        for gang in ("volcano", "scheduler-plugins", "native")
+    ],
+    refuses=[job(scheduling={**QUEUED, "podGroup": TOPOLOGY})],
+)
+
 RUN = {"runID": "run-1", "store": {"url": "file:///mnt/store"}}
 CHANGES = {
     "replicas-immutable": ({"replicas": 3}, "replicas cannot be changed"),
@@ -57,6 +83,7 @@ ALLOWED_CHANGES = {
     "framework": {"framework": "none"},
     "success": {"success": {"ranks": "Zero", "targetStep": 1000}},
     "deadlines": {"activeDeadlineSeconds": 60, "startDeadlineSeconds": 60},
+    "queue": {"scheduling": {"gang": "kueue", "queue": "team-b"}},
     "time to live": {"ttlSecondsAfterFinished": 0},
     "interval": {"checkpoint": {"interval": {"seconds": 60}}},
     "beginning": {"checkpoint": {"resumeFrom": "f3-n2-s400"}},

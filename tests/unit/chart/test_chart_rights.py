@@ -75,6 +75,10 @@ def in_namespace(where: str) -> set[tuple[str, str, str, str]]:
         | expand(where, "", "pods", "get list watch create patch delete")
         | expand(where, "events.k8s.io", "events", "create patch")
         | expand(where, "", "events", "list")
+        | expand(where, "scheduling.volcano.sh", "podgroups", "create patch")
+        | expand(where, "scheduling.x-k8s.io", "podgroups", "create patch")
+        | expand(where, "scheduling.k8s.io", "podgroups", "create patch")
+        | expand(where, "kueue.x-k8s.io", "workloads", "get")
     )
 
 

@@ -282,7 +282,7 @@ def test_a_refused_pod_is_shown_and_tried_again_later() -> None:
     shown = decide(replace(world.observe(), rejections=refusals))
     condition = status_of(shown).condition(ConditionType.RUNNING)
     assert condition is not None
-    assert condition.reason == Reason.POD_REJECTED
+    assert condition.reason == Reason.QUOTA_EXCEEDED
     assert "exceeded quota" in condition.message
     again = decide(replace(later(world.observe(), 16), rejections=refusals))
     assert any(isinstance(a, CreatePod) and a.name == name for a in again.actions)

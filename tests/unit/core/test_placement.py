@@ -119,52 +119,75 @@ def pod(**fields: object) -> PodView:
     return PodView(**{**known, **fields})  # type: ignore[arg-type]
 
 
+NO_ROOM, NO_VOLUME = Reason.UNSCHEDULABLE, Reason.VOLUME_UNAVAILABLE
+
+
 @pytest.mark.parametrize(
-    ("message", "remedy"),
+    ("message", "reason", "remedy"),
     [
         (
             "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+            NO_ROOM,
             "lower the trainer's GPU limit",
         ),
-        ("0/3 nodes are available: 3 Insufficient memory.", "lower the resources"),
+        (
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {a: b}.",
+            NO_ROOM,
+            "lower the resources",
+        ),
         (
             "0/3 nodes are available: 3 node(s) had untolerated taint {a: b}.",
+            Reason.UNTOLERATED_TAINT,
             "spec.template.spec.tolerations",
         ),
         (
             "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+            NO_ROOM,
             "nodeSelector",
         ),
-        ('persistentvolumeclaim "data" not found', "Make the claim"),
-        ("pod has unbound immediate PersistentVolumeClaims", "Make the claim"),
-        ("1 node(s) had volume node affinity conflict", "volume that all nodes reach"),
-        ("1 node(s) were unschedulable", "kubectl uncordon"),
-        ("something new", "Free or add capacity"),
-        (None, "no node fits"),
+        ('persistentvolumeclaim "data" not found', NO_VOLUME, "Make the claim"),
+        ("pod has unbound immediate PersistentVolumeClaims", NO_VOLUME, "Make the claim"),
+        ("1 node(s) had volume node affinity conflict", NO_VOLUME, "volume that all nodes reach"),
+        ("2 node(s) exceed max volume count", NO_VOLUME, "as many volumes as they may"),
+        ("1 node(s) were unschedulable", NO_ROOM, "kubectl uncordon"),
+        (
+            "pod group is not ready, 1 Pending, 2 minAvailable",  # Volcano
+            NO_ROOM,
+            "as a whole or not at all",
+        ),
+        ("something new", NO_ROOM, "Free or add capacity"),
+        (None, NO_ROOM, "no node fits"),
     ],
 )
-def test_the_schedulers_words_are_passed_on_with_a_remedy(message: str | None, remedy: str) -> None:
+def test_the_schedulers_words_are_passed_on_with_a_remedy(
+    message: str | None, reason: Reason, remedy: str
+) -> None:
     found = why(pod(scheduled=False, unschedulable_message=message))
     assert found is not None
-    assert found[0] == Reason.UNSCHEDULABLE
+    assert found[0] == reason
     assert remedy in found[1]
     assert message is None or message.rstrip(".") in found[1]
 
 
+NO_CONFIG = Reason.CONTAINER_CONFIG_ERROR
+
+
 @pytest.mark.parametrize(
-    ("trouble", "remedy"),
+    ("trouble", "reason", "remedy"),
     [
-        ('FailedMount: MountVolume.SetUp failed: secret "s3" not found', "Make the Secret"),
-        ('FailedMount: MountVolume.SetUp failed: configmap "c" not found', "Make the ConfigMap"),
-        ("FailedMount: mount.nfs: Connection timed out", "server or disk behind it"),
-        ("FailedAttachVolume: AttachVolume.Attach failed", "another node may still have it"),
-        ("FailedCreatePodSandBox: no more addresses", "kubectl describe pod gpt-0-1-abcd"),
+        ('FailedMount: MountVolume failed: secret "s3" not found', NO_CONFIG, "Make the Secret"),
+        ('FailedMount: MountVolume: configmap "c" not found', NO_CONFIG, "Make the ConfigMap"),
+        ("FailedMount: mount.nfs: Connection timed out", NO_VOLUME, "server or disk behind it"),
+        ("FailedAttachVolume: AttachVolume failed", NO_VOLUME, "another node may still have it"),
+        ("FailedCreatePodSandBox: no addresses", NO_CONFIG, "kubectl describe pod gpt-0-1-abcd"),
     ],
 )
-def test_the_kubelets_words_are_passed_on_with_a_remedy(trouble: str, remedy: str) -> None:
+def test_the_kubelets_words_are_passed_on_with_a_remedy(
+    trouble: str, reason: Reason, remedy: str
+) -> None:
     found = why(pod(node="n1", scheduled=True, trouble=trouble))
     assert found is not None
-    assert found[0] == Reason.CONTAINER_CONFIG_ERROR
+    assert found[0] == reason
     assert "n1" in found[1]
     assert remedy in found[1]
 

@@ -94,7 +94,7 @@ def test_a_refused_pod_is_tried_again_and_the_condition_says_so() -> None:
         },
     )
     condition = condition_of(seen, ConditionType.RUNNING)
-    assert condition.reason == Reason.POD_REJECTED
+    assert condition.reason == Reason.QUOTA_EXCEEDED
     assert "Raise ResourceQuota team" in condition.message
     assert "tried again every 15 s" in condition.message
     made = [action.rank for action in decide(seen).actions]  # type: ignore[union-attr]

@@ -33,6 +33,9 @@ class FakeCluster:
         self.nodes: dict[str, Raw] = {}
         self.leases: list[Raw] = []
         self.config_maps: dict[tuple[str, str], Raw] = {}
+        self.workloads: dict[tuple[str, str], Raw] = {}
+        self.groups: dict[tuple[str, str], Raw] = {}
+        self.served_groups: set[str] = set()  # apiVersions that have podgroups
         self.warnings: dict[str, list[Raw]] = {}
         self.events: dict[str, Raw] = {}
         self.calls: list[str] = []
@@ -118,6 +121,35 @@ class FakeCluster:
             raise ApiError(status=409, reason="Conflict", message="the UID differs")
         del self.pods[namespace, name]
         self.fail_after("delete_pod")
+
+    async def get_workload(self, *, namespace: str, name: str) -> Raw | None:
+        self._called("get_workload")
+        return copy.deepcopy(self.workloads.get((namespace, name)))
+
+    async def apply_group(self, manifest: Raw) -> Raw:
+        self._called("apply_group")
+        if manifest["apiVersion"] not in self.served_groups:
+            raise ApiError(status=404, message="the server could not find the requested resource")
+        meta = manifest["metadata"]
+        self.groups[meta["namespace"], meta["name"]] = copy.deepcopy(manifest)
+        self.fail_after("apply_group")
+        return manifest
+
+    async def set_pod_finalizers(
+        self, *, namespace: str, name: str, resource_version: str, finalizers: list[str]
+    ) -> None:
+        self._called("set_pod_finalizers")
+        pod = self.pods.get((namespace, name))
+        if pod is None:
+            raise ApiError(status=404, reason="NotFound", message=name)
+        meta = pod["metadata"]
+        if meta["resourceVersion"] != resource_version:
+            raise ApiError(status=409, reason="Conflict", message="the version differs")
+        meta["finalizers"] = finalizers
+        meta["resourceVersion"] = self._version()
+        if not finalizers and meta.get("deletionTimestamp"):
+            del self.pods[namespace, name]
+        self.fail_after("set_pod_finalizers")
 
     async def annotate_pod(
         self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]
