@@ -58,13 +58,20 @@ def kueue(kube: Kube, *, space: Kube, gpus: int, place: Path, work: Path) -> Ite
     crds = [_yaml(path)[0] for path in sorted((place / "crds").glob("*.yaml"))]
     for crd in crds:
         kube.apply(crd)
+    wait_for(lambda: _is_served(kube), within=60, what="Kueue's kinds")
     authority, pem = make_authority(work, address=_ADDRESS)
-    for name in ("tls.crt", "tls.key"):
-        (work / name).write_bytes(pem.read_bytes())
+    # For its metrics it reads fixed paths; in a mount namespace of its own they are ours.
+    fixed = work / "etc" / "kueue" / "metrics" / "certs"
+    fixed.mkdir(parents=True)
+    for certs in (work, fixed):
+        for name in ("tls.crt", "tls.key"):
+            (certs / name).write_bytes(pem.read_bytes())
     port, health = daemon.free_ports(count=2)
     (work / "config.yaml").write_text(yaml.safe_dump(_config(port, health, work, space)))
     hooks = _webhooks(place, authority=authority, port=port, space=space)
-    command = [place / "kueue", f"--config={work / 'config.yaml'}", "--zap-log-level=3"]
+    command: list[str | Path] = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
+    command += ['mount --bind "$0" /etc && exec "$@"', work / "etc"]
+    command += [place / "kueue", f"--config={work / 'config.yaml'}", "--zap-log-level=3"]
     command += ["--feature-gates=VisibilityOnDemand=false"]
     process = daemon.start(
         [*command, f"--kubeconfig={kube.kubeconfig}"], log=work / "kueue.log", directory=work
@@ -82,7 +89,7 @@ def kueue(kube: Kube, *, space: Kube, gpus: int, place: Path, work: Path) -> Ite
         _emptied(kube, space)
         process.stop(grace_s=10)
         names = [crd["metadata"]["name"] for crd in crds]
-        kube.run("delete", "crd", *names, "--ignore-not-found", "--wait=false")
+        kube.run("delete", "crd", *names, "--ignore-not-found", "--timeout=60s", timeout=70)
 
 
 def _yaml(path: Path) -> list[dict[str, Any]]:
@@ -93,7 +100,7 @@ def _config(port: int, health: int, work: Path, space: Kube) -> dict[str, Any]:
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
-        "namespace": space.namespace,
+        "namespace": "default",  # its own may not be one that it serves
         "health": {"healthProbeBindAddress": f"{_ADDRESS}:{health}"},
         "metrics": {"bindAddress": "0"},
         "webhook": {"host": _ADDRESS, "port": port, "certDir": str(work)},
@@ -133,6 +140,12 @@ def _answers(port: int, process: daemon.Daemon) -> bool:
         return bool(ssl.get_server_certificate((_ADDRESS, port), timeout=2))
     except OSError:
         return False
+
+
+def _is_served(kube: Kube) -> bool:
+    """It ends where its kinds are not there when it starts."""
+    found = kube.run("get", "--raw", "/apis/kueue.x-k8s.io/v1beta2", check=False)
+    return all(f'"name":"{kind}"' in found for kind in ("workloads", "localqueues", "topologies"))
 
 
 def _queues(space: Kube, *, gpus: int) -> list[dict[str, Any]]:

@@ -137,7 +137,8 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     number = status.attempt + 1
     lost = _without_pod(gang) if cause.only_missing else lost_ranks(gang, faults)
     world = gang.spec.replicas
-    is_over = queueing.is_over(gang, lost, faults)
+    # A rank 0 that is made alone to commit what others hold must leave those where they are.
+    is_over = not cause.only_missing and queueing.is_over(gang, lost, faults)
     if cause.recreate or is_over or len(lost) >= world or len(status.placements) != world:
         kind, replaced = RestartKind.RECREATE, list(range(world))
     elif lost:

@@ -31,6 +31,7 @@ _REMEDIES: dict[Reason, str] = {
     "spec.template; the kubelet goes on trying",
 }
 _QUEUE_SECONDS = 30.0  # Kueue's webhook takes a pod while it is made; a scheduler within a second
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 5.0, 30.0  # at what Kueue says of a gang that waits
 # What the scheduler says (kube-scheduler, FailedScheduling; Volcano and scheduler-plugins of a
 # group) -> what kind of thing is missing, and what to do. The first that fits.
 _SCHEDULER: tuple[tuple[str, Reason, str], ...] = (
@@ -139,6 +140,8 @@ def _gated(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
             "set scheduling.gang: none",
         )
     told = gang.observed.queue.message if gang.observed.queue is not None else None
+    # Kueue's word changes without any sign to us.
+    gang.alarm.has_passed(gang.now + (_LOOK_SECONDS if told else _FIRST_LOOK_SECONDS))
     text = (told or "it has not let the gang go yet").strip().rstrip(".")
     return (
         Reason.QUEUED,

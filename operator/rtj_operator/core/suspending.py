@@ -120,4 +120,6 @@ def holder_creation(gang: Gang) -> list[Action]:
     wait = gang.policy.create_retry_seconds
     if refused is not None and not gang.alarm.has_passed(refused.at + wait):
         return []
-    return [CreatePod(rank=0, made_in=zero.made_in, name=zero.name)]
+    current = gang.status.current
+    since = current.group_since if current is not None else None
+    return [CreatePod(rank=0, made_in=zero.made_in, name=zero.name, group_since=since)]

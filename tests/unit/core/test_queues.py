@@ -221,6 +221,7 @@ def test_a_gang_that_waits_says_what_is_short() -> None:
     assert condition.reason == Reason.QUEUED
     assert said in condition.message
     assert "LocalQueue team-a" in condition.message
+    assert running_condition(waiting()).reason == Reason.QUEUED
 
 
 def test_a_gang_that_waits_for_days_is_not_tried_again() -> None:
@@ -280,8 +281,8 @@ def test_the_wait_in_the_queue_is_queue_time_also_after_a_preemption() -> None:
     assert absorbed(gang_of(free)).current.admitted_at == free.now  # type: ignore[union-attr]
 
 
-def test_the_decision_is_at_rest_once_it_is_written() -> None:
-    seen = waiting(queue=QueueView(message="no quota"))
+def at_rest(seen: Observed) -> tuple[Observed, Plan]:
+    """What is seen once everything is written and told, and the empty plan made of it."""
     plan = decide(seen)
     for _ in range(4):
         for action in plan.actions:
@@ -290,6 +291,16 @@ def test_the_decision_is_at_rest_once_it_is_written() -> None:
         seen = seen if plan.status is None else applied(seen, plan)
         plan = decide(seen)
     assert plan.is_empty, plan
+    return seen, plan
+
+
+@pytest.mark.parametrize(("message", "within"), [(None, 5.0), ("no quota", 30.0)])
+def test_a_gang_that_waits_is_at_rest_and_kueues_word_is_read_anew(
+    message: str | None, within: float
+) -> None:
+    seen, plan = at_rest(waiting(queue=QueueView(message=message)))
+    assert plan.wake_at is not None
+    assert plan.wake_at <= seen.now + within
 
 
 def test_a_view_without_a_gate_or_a_node_is_not_gated() -> None:
