@@ -185,3 +185,13 @@ def test_the_same_trouble_is_looked_at_once_and_another_anew(gang: Observed) -> 
     assert decide(seen).rule != "stop"
     again = with_report(seen, 0, paced)
     assert decided(decide(evicted(again, 1)))[0] == "Agreed"
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_an_operator_that_comes_back_brings_its_key_before_a_pod_ends(obeys: bool) -> None:
+    """To a pod that is being ended the kubelet brings no annotation any more."""
+    seen = with_pod(running(obeys_stop=obeys), 1, key_is_old=True)
+    plan = decide(seen)
+    assert told(plan) == ({1: None} if obeys else {})
+    said = [a.directive for a in plan.actions if isinstance(a, PatchDirective)]
+    assert all(d == pod_of(seen, 1).directive for d in said)
