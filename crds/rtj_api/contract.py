@@ -87,6 +87,8 @@ ENV_NODE_NAME = "RTJ_NODE_NAME"
 
 # --- environment: sidecar -> trainer, set by the supervisor at each start ------------------------
 ENV_ATTEMPT = "RTJ_ATTEMPT"
+ENV_RANK = "RTJ_RANK"  # whatever the framework: a spare's pod does not know it any earlier
+ENV_WORLD_SIZE = "RTJ_WORLD_SIZE"  # pods of the gang
 ENV_RESUME_STEP = "RTJ_RESUME_STEP"
 ENV_RESUME_CHECKPOINT = "RTJ_RESUME_CHECKPOINT"  # absolute path of the file or directory
 ENV_RESUME_ARGS = "RTJ_RESUME_ARGS"

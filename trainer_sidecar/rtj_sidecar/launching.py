@@ -24,6 +24,8 @@ def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
     step = "" if resume is None or resume.step is None or not resuming else str(resume.step)
     told = {
         contract.ENV_ATTEMPT: str(directive.attempt),
+        contract.ENV_RANK: str(directive.rank),
+        contract.ENV_WORLD_SIZE: str(directive.world_size),
         contract.ENV_RESUME_STEP: step,
         contract.ENV_RESUME_CHECKPOINT: path if resuming and path else "",
         contract.ENV_CHECKPOINT_DIR: config.path,
