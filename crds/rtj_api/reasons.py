@@ -57,6 +57,7 @@ class Reason(StrEnum):
     STOP_MISSED = "StopMissed"
     STOP_TOO_LATE = "StopTooLate"
     LAST_SAVE_COUNTS = "LastSaveCounts"
+    SPARE_TOOK_OVER = "SpareTookOver"
     NOT_COMPLETE = "NotComplete"
     NOT_FAILED = "NotFailed"
     NOTHING_DEGRADED = "NothingDegraded"

@@ -43,6 +43,7 @@ from rtj_api.status_trouble import (
     Incident,
     Suspicion,
 )
+from rtj_api.v1alpha1 import MAX_REPLICAS
 
 __all__ = [
     "MAX_ATTEMPTS",
@@ -228,6 +229,22 @@ class JobPhase(StrEnum):
     FAILED = "Failed"
 
 
+class StandIn(StatusModel):
+    """A rank that is played by the pod of a spare. The placement is that of its take-over."""
+
+    rank: int
+    spare: int
+    made_in: int = Field(description="The attempt in which the spare was made, as in its name.")
+
+
+class SpareStatus(StatusModel):
+    """The spares that wait, with recovery.spares."""
+
+    wanted: int
+    ready: int = Field(description="They could take a rank at once.")
+    message: Message | None = Field(None, description="Why there are not as many as wanted.")
+
+
 class Status(StatusModel):
     observed_generation: int = 0
     phase: JobPhase = JobPhase.PENDING
@@ -247,6 +264,10 @@ class Status(StatusModel):
     placements: list[int] = Field(
         default_factory=list, description="By rank: the attempt that its pod is made in."
     )
+    stand_ins: list[StandIn] = Field(
+        default_factory=list, max_length=MAX_REPLICAS, description="Ranks whose pods were spares."
+    )
+    spares: SpareStatus | None = Field(None, description="Absent without recovery.spares.")
     older_writers: list[int] = Field(
         default_factory=list,
         description=(

@@ -65,6 +65,9 @@ class CurrentAttempt(StatusModel):
         None, description="Attempt in which its pod group entered the queue; absent: no queue."
     )
     admitted_at: Time | None = Field(None, description="The queue had let all its pods go.")
+    taken_over: list[int] = Field(
+        default_factory=list, description="Of these, the ones that a spare took."
+    )
     avoid_nodes: list[str] = Field(
         default_factory=list,
         max_length=48,

@@ -16,12 +16,24 @@ from rtj_api.status import (
     PlannedStop,
     RestartKind,
     ResumeDecision,
+    StandIn,
     Status,
     WantedBeginning,
 )
 from rtj_operator.core.observed import JobKey, JobSpec, JobView, NodeView, Observed, SpecProblem
 
-from kit.drawn_pods import NOW, UID, maybe_time, names, nodes, pods, reports, times, wishes
+from kit.drawn_pods import (
+    NOW,
+    UID,
+    maybe_time,
+    names,
+    nodes,
+    pods,
+    reports,
+    spares,
+    times,
+    wishes,
+)
 from kit.drawn_trouble import advices, factors, memory, wishes_of_recovery
 
 SPOT = "cloud.google.com/impending-node-termination"
@@ -106,6 +118,7 @@ def statuses(draw: st.DrawFn) -> Status:
             recorded_at=draw(times),
             not_before=draw(st.none() | st.floats(NOW - 60, NOW + 60).map(lambda t: round(t, 3))),
             restored_at=draw(maybe_time) if started else None,
+            training_at=draw(maybe_time) if started else None,
             may_claim=(may_claim := draw(st.booleans())),
             claim_over="cluster/other" if may_claim else None,
             wanted=draw(st.none() | wanted),
@@ -116,6 +129,11 @@ def statuses(draw: st.DrawFn) -> Status:
             acted=draw(st.lists(st.sampled_from(wishes), max_size=2, unique=True)),
             accepted=draw(st.booleans()),
         ),
+        stand_ins=[
+            StandIn(rank=rank, spare=rank, made_in=draw(st.integers(1, attempt)))
+            for rank in range(2)
+            if draw(st.sampled_from([False, False, True]))
+        ],
         placements=[draw(st.integers(1, attempt)) for _ in range(2)],
         resume=draw(st.sampled_from([resume, resume, None])),
         hold=hold,
@@ -143,8 +161,14 @@ def observations(draw: st.DrawFn) -> Observed:
         for rank in range(2)
         for made_in in sorted(draw(st.sets(st.integers(1, 3), max_size=2)))
     ]
+    views += [
+        draw(spares(spare, made_in))
+        for spare in range(2)
+        for made_in in sorted(draw(st.sets(st.integers(1, 3), max_size=2)))
+    ]
     spec = JobSpec(
         replicas=2,
+        spares=draw(st.integers(0, 2)),
         run_id="ns/gpt",
         template_hash="h1",
         max_restarts=3,

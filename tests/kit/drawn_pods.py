@@ -91,6 +91,16 @@ def pods(draw: st.DrawFn, rank: int, made_in: int) -> PodView:
     )
 
 
+@st.composite
+def spares(draw: st.DrawFn, spare: int, made_in: int) -> PodView:
+    """One that waits, or that has taken a rank."""
+    pod = draw(pods(draw(st.sampled_from([contract.NO_RANK, contract.NO_RANK, 0, 1])), made_in))
+    name = contract.spare_name(job="gpt", spare=spare, made_in=made_in, job_uid=UID)
+    uid = f"s{spare}-{made_in}"
+    said = draw(st.none() | directives(uid, draw(st.integers(0, 1))))
+    return replace(pod, name=name, uid=uid, spare=spare, directive=said)
+
+
 candidates = st.builds(
     wire.Candidate,
     name=names,
@@ -150,6 +160,7 @@ def reports(draw: st.DrawFn, uid: str, rank: int) -> ReportView:
             tail=draw(words),
         ),
         problem=draw(st.none() | problems),
+        standby=draw(st.none() | st.builds(wire.StandbyView, spare=st.just(0), name=names)),
         fence=draw(st.none() | st.integers(1, 5)),
         fence_owner=draw(st.sampled_from([None, None, "cluster/other"])),
         listed=draw(st.sampled_from([None, True, True, False])),

@@ -83,12 +83,18 @@ class GatedCluster:
         await self._gate(meta["namespace"], labels[contract.LABEL_JOB]).passes(
             before="create",
             attempt=int(notes[contract.ANNOTATION_MADE_IN]),
-            rank=int(labels[contract.LABEL_RANK]),
+            rank=int(labels.get(contract.LABEL_RANK, contract.NO_RANK)),
         )
         return await self._real.create_pod(manifest)
 
     async def annotate_pod(
-        self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]
+        self,
+        *,
+        namespace: str,
+        name: str,
+        resource_version: str,
+        annotations: dict[str, str],
+        labels: dict[str, str],
     ) -> Raw:
         order = json.loads(annotations[contract.ANNOTATION_DIRECTIVE])
         job = name.rsplit("-", 3)[0]
@@ -100,6 +106,7 @@ class GatedCluster:
             name=name,
             resource_version=resource_version,
             annotations=annotations,
+            labels=labels,
         )
 
     async def put_status(self, *, key: JobKey, uid: str, resource_version: str, status: Raw) -> Raw:

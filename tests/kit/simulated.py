@@ -23,7 +23,7 @@ from rtj_operator.core.observed import (
     PodView,
     SpecProblem,
 )
-from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective
+from rtj_operator.core.plan import CreatePod, CreateSpare, DeleteJob, DeletePod, PatchDirective
 
 from kit import simulated_laws, simulated_nodes, simulated_training, simulated_views
 from kit.simulated_laws import LawBroken
@@ -138,9 +138,12 @@ class World:
 
     def pod_of(self, rank: int) -> Pod:
         """The rank's own pod by the recorded placements."""
-        made_in = self.state.placements[rank]
-        name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=self.job_uid)
-        return self.pods[name]
+        return self.pods[simulated_laws.own_name(self, rank)]
+
+    def spare(self) -> Pod | None:
+        """One that waits for a rank."""
+        waiting = [p for p in self.pods.values() if p.waits]
+        return min(waiting, key=lambda p: p.name, default=None)
 
     def touch(self, pod: Pod | None = None) -> None:
         self.hint = True
@@ -303,20 +306,22 @@ class World:
             marks = marks_of(job, now=self.now)
             self.node_ledger = with_marks(self.node_ledger, marks, now=self.now)
 
-    def create(self, action: CreatePod) -> None:
+    def create(self, action: CreatePod | CreateSpare) -> None:
         self._write("create")
         if action.name in self.pods:
             return
         self.uids += 1
+        spare = action.spare if isinstance(action, CreateSpare) else None
         self.pods[action.name] = Pod(
             name=action.name,
             uid=f"pod-{self.uids}",
-            rank=action.rank,
+            rank=action.rank if isinstance(action, CreatePod) else contract.NO_RANK,
+            spare=spare,
             made_in=action.made_in,
             created_at=self.now,
             template_hash=self.spec.template_hash,
             rv=self.uids,
-            avoid_nodes=action.avoid_nodes,
+            avoid_nodes=action.avoid_nodes if isinstance(action, CreatePod) else (),
             shun_nodes=action.shun_nodes,
         )
         self.hint = True
@@ -348,6 +353,9 @@ class World:
         pod = self.pods.get(action.pod)
         if pod is None or pod.uid != action.uid or str(pod.rv) != action.resource_version:
             raise Conflict("the pod changed")
+        simulated_laws.check_directive(pod, action.directive)
+        if action.labels_rank:
+            pod.labelled = action.directive.rank
         pod.directive = wire.Directive.model_validate(action.directive.dump())
         pod.directive_at = self.now
         self.touch(pod)

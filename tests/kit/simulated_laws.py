@@ -49,15 +49,35 @@ def check_start(world: World, pod: Pod, directive: wire.Directive) -> None:
         raise LawBroken("a trainer starts before the start was recorded")
 
 
+def own_name(world: World, rank: int) -> str:
+    """The name of the rank's own pod by what is recorded."""
+    state, uid = world.state, world.job_uid
+    for stand_in in state.stand_ins:
+        if stand_in.rank == rank:
+            spare, made_in = stand_in.spare, stand_in.made_in
+            return contract.spare_name(job="gpt", spare=spare, made_in=made_in, job_uid=uid)
+    made_in = state.placements[rank]
+    return contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=uid)
+
+
+def check_directive(pod: Pod, directive: wire.Directive) -> None:
+    """Called when one is written: a pod plays one rank for as long as it lives, or LawBroken."""
+    if pod.directive is not None and pod.directive.rank != directive.rank:
+        raise LawBroken(f"{pod.name}: rank {pod.directive.rank}, now {directive.rank}")
+    if pod.spare is None and directive.rank != pod.rank:
+        raise LawBroken(f"{pod.name} is told of rank {directive.rank}")
+
+
 def _has_live_pod(world: World, rank: int) -> bool:
-    made_in = world.state.placements[rank]
-    name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=world.job_uid)
-    pod = world.pods.get(name)
+    pod = world.pods.get(own_name(world, rank))
     return pod is not None and pod.deleting_since is None
 
 
 def check_status(world: World, old: Status, new: Status) -> None:
     rising(old, new)
+    names = [(s.spare, s.made_in) for s in new.stand_ins]
+    if len(set(names)) < len(names) or len({s.rank for s in new.stand_ins}) < len(names):
+        raise LawBroken(f"a spare plays two ranks, or two spares play one: {new.stand_ins}")
     if new.budgets.restarts_since_progress > world.spec.max_restarts:
         raise LawBroken("the budget was exceeded")
     ledger = new.ledger

@@ -55,7 +55,8 @@ def kubelet(world: World, pod: Pod) -> None:
     starting = pod.phase == "Pending" and pod.deleting_since is None and node.linked
     if starting and pod.image_pullable and world.now >= (pod.scheduled_at or 0) + 0.5:
         pod.phase, pod.running_since = "Running", world.now
-        pod.ip = f"198.18.{pod.rank}.{pod.made_in % 250 + 1}"
+        third = pod.rank if pod.spare is None else 200 + pod.spare
+        pod.ip = f"198.18.{third}.{pod.made_in % 250 + 1}"
         world.touch(pod)
     if pod.phase == "Running":
         pod.tick(world)

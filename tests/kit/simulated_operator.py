@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import Observed
-from rtj_operator.core.plan import CreatePod, DeleteJob, DeletePod, PatchDirective, Plan
+from rtj_operator.core.plan import (
+    CreatePod,
+    CreateSpare,
+    DeleteJob,
+    DeletePod,
+    PatchDirective,
+    Plan,
+)
 from rtj_operator.core.policy import Policy
 
 from kit.simulated import Conflict, Crash, World
@@ -53,13 +60,13 @@ class Operator:
     def _apply(self, observed: Observed, plan: Plan) -> None:
         world = self.world
         self._write_log(plan)
-        for kind in (DeletePod, CreatePod, PatchDirective, DeleteJob):
+        for kind in (DeletePod, CreatePod | CreateSpare, PatchDirective, DeleteJob):
             for action in plan.actions:
                 if isinstance(action, kind):
                     match action:
                         case DeletePod():
                             world.delete(action)
-                        case CreatePod():
+                        case CreatePod() | CreateSpare():
                             world.create(action)
                         case PatchDirective():
                             world.patch(action)
@@ -82,7 +89,7 @@ class Operator:
             return
         parts = []
         for action in plan.actions:
-            if isinstance(action, CreatePod):
+            if isinstance(action, CreatePod | CreateSpare):
                 parts.append(f"create {action.name}")
             elif isinstance(action, DeletePod):
                 parts.append(f"{'force-delete' if action.force else 'delete'} {action.name}")

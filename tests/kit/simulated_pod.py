@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rtj_api import wire
+from rtj_api import contract, wire
 from rtj_api.rules.hang import Standing
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
 
@@ -88,6 +88,8 @@ class Pod:
     created_at: float
     template_hash: str
     rv: int
+    spare: int | None = None
+    labelled: int | None = None  # the label bears this rank
     node: str | None = None
     ip: str | None = None
     phase: str = "Pending"
@@ -137,6 +139,11 @@ class Pod:
     words_at: float | None = None
 
     @property
+    def waits(self) -> bool:
+        """A spare without a rank."""
+        return self.rank == contract.NO_RANK
+
+    @property
     def sidecar_up(self) -> bool:
         return self.phase == "Running" and self.sidecar_down_until is None
 
@@ -175,6 +182,10 @@ class Pod:
             return
         simulated_stop.hear(self, world, directive)
         if not simulated_store_mode.is_new(self, directive):
+            return
+        if self.waits:
+            self.rank = directive.rank
+        elif directive.rank != self.rank:
             return
         was_failed = self.machine == SidecarPhase.FAILED and directive.attempt == self.journal[0]
         self.journal = (directive.attempt, directive.seq)
@@ -333,6 +344,7 @@ class Pod:
             terminating=self.deleting_since is not None,
             trainer=trainer.view() if trainer is not None else wire.TrainerView(),
             problem=self.problem,
+            standby=wire.StandbyView(spare=self.spare or 0) if self.waits else None,
             fence=self.fence if mine else None,
             listed=self.listed if mine else None,
             candidates=world.candidates(self) if mine else [],

@@ -114,7 +114,8 @@ def _pod_view(world: World, pod: Pod) -> PodView:
         name=pod.name,
         uid=pod.uid,
         resource_version=str(pod.rv),
-        rank=pod.rank,
+        rank=_labelled(pod),
+        spare=pod.spare,
         made_in=pod.made_in,
         created_at=pod.created_at,
         node=pod.node,
@@ -136,3 +137,10 @@ def _pod_view(world: World, pod: Pod) -> PodView:
         directive=pod.directive,
         template_hash=pod.template_hash,
     )
+
+
+def _labelled(pod: Pod) -> int:
+    """A spare's sidecar knows its rank before or after the label says so."""
+    if pod.spare is None:
+        return pod.rank
+    return contract.NO_RANK if pod.labelled is None else pod.labelled

@@ -67,6 +67,11 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "spec.suspend is true; trainers are being stopped and their saves shipped.", _NOTHING
     ),
     Reason.NOT_SUSPENDED: ReasonText("spec.suspend is false.", _NOTHING),
+    Reason.SPARE_TOOK_OVER: ReasonText(
+        "A pod of spec.recovery.spares plays a lost rank from now on, and another spare is made "
+        "once the gang trains.",
+        _NOTHING,
+    ),
     Reason.NODES_AVOIDED: ReasonText(
         "New pods keep off nodes where trainings failed of late, of whatever job.",
         "Have these nodes looked at; see nodes.md. spec.recovery.avoidNodes says how strictly they "

@@ -64,6 +64,18 @@ class Recovery(Api):
             "proved bad for this job are kept off in any case."
         ),
     )
+    spares: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description=(
+            "Pods that are kept ready beside the gang: scheduled, images pulled, sidecar up, the "
+            "newest checkpoint on their disks. When a pod or node is lost, one of them takes its "
+            "rank at once, and another is made. They hold the same resources as a rank, are made "
+            "only when the whole gang trains, and give way when one of its own pods finds no "
+            "place. See docs/spares.md."
+        ),
+    )
     hang: Hang = Field(default_factory=Hang)
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
     stop: Stop = Field(default_factory=Stop)

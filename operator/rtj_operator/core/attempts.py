@@ -26,6 +26,7 @@ from rtj_operator.core import (
     ledger,
     node_marks,
     queueing,
+    spares,
     steering,
     writers,
 )
@@ -169,6 +170,15 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     if cause.reason == Reason.PLACEMENT_TIMEOUT:
         delay += placement_seconds(gang) * _jitter(gang)
     ended = ledger.with_end(status, at=now, by=cause.reason)
+    avoid = kept_off.avoided(
+        gang, faults, blamed=_blamed(cause), cause=cause.reason, is_any_new=bool(replaced)
+    )
+    taken = (
+        spares.taken(gang, replaced, avoid=avoid)
+        if status.attempt > 0 and not cause.recreate and not cause.only_missing
+        else ()
+    )
+    kept = (s for s in status.stand_ins if s.rank < world and s.rank not in replaced)
     current = CurrentAttempt(
         attempt=number,
         kind=kind,
@@ -185,11 +195,10 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         detected_at=_detected_at(gang, cause.fault) if cause.fault is not None else None,
         recorded_at=now,
         not_before=now + delay if delay > 0 else None,
-        scheduled_at=now if not replaced else None,
+        taken_over=sorted(s.rank for s in taken),
+        scheduled_at=now if len(taken) == len(replaced) else None,
         group_since=queueing.group_since(gang, replaced=replaced, attempt=number),
-        avoid_nodes=kept_off.avoided(
-            gang, faults, blamed=_blamed(cause), cause=cause.reason, is_any_new=bool(replaced)
-        ),
+        avoid_nodes=avoid,
         through_store=stays_on(gang),
     )
     return ended.model_copy(
@@ -197,6 +206,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "attempt": number,
             "current": current,
             "placements": placements,
+            "stand_ins": [*kept, *taken],
             "older_writers": writers.next_older_writers(gang, replaced),
             "budgets": budgets,
             "hold": None,

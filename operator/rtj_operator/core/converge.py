@@ -8,7 +8,7 @@ from __future__ import annotations
 from rtj_api.reasons import Reason
 from rtj_api.wire import Phase
 
-from rtj_operator.core import draining, holds, kept_off, queueing, writers
+from rtj_operator.core import draining, holds, kept_off, queueing, spares, writers
 from rtj_operator.core.directives import desired_directive, phase_for
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.nodes import judge_node
@@ -56,8 +56,9 @@ def is_given_up(gang: Gang, pod: PodView) -> bool:
 
 
 def surplus_removals(gang: Gang) -> list[Action]:
-    """Pods that are no rank's own are ended; their sidecars drain within their grace."""
-    found = (removal(gang, pod) for pod in gang.surplus)
+    """Pods that are no rank's own are ended; their sidecars drain within their grace. So are
+    spares that are not wanted, or no good."""
+    found = (removal(gang, pod) for pod in (*gang.surplus, *spares.unwanted(gang)))
     return [action for action in found if action is not None]
 
 
@@ -73,7 +74,8 @@ def missing_creations(gang: Gang) -> list[Action]:
     for member in gang.members:
         if room is not None and len(actions) >= room:
             break
-        if member.pod is not None or member.made_in != gang.attempt:
+        is_ours = member.made_in == gang.attempt and member.stand_in is None
+        if member.pod is not None or not is_ours:
             continue
         refused = gang.observed.rejections.get(member.name)
         if refused is not None and not gang.alarm.has_passed(
@@ -93,12 +95,6 @@ def missing_creations(gang: Gang) -> list[Action]:
     return actions
 
 
-def _needs_key(gang: Gang, pod: PodView) -> bool:
-    """Written again, the annotation brings this operator's key while the kubelet still brings
-    annotations: a pod that is being ended hears only what is pushed, such as a stop step."""
-    return pod.key_is_old and gang.spec.obeys_stop and pod.deleting_since is None
-
-
 def directive_patches(gang: Gang) -> list[Action]:
     """Directives that differ from what the pods carry."""
     actions: list[Action] = []
@@ -112,9 +108,7 @@ def directive_patches(gang: Gang) -> list[Action]:
         if member.rank in held_back:
             continue
         directive = desired_directive(gang, member)
-        if directive is None or member.pod is None:
-            continue
-        if member.pod.directive == directive and not _needs_key(gang, member.pod):
+        if directive is None or member.pod is None or member.pod.directive == directive:
             continue
         actions.append(
             PatchDirective(
@@ -122,6 +116,7 @@ def directive_patches(gang: Gang) -> list[Action]:
                 uid=member.pod.uid,
                 resource_version=member.pod.resource_version,
                 directive=directive,
+                labels_rank=member.stand_in is not None and member.pod.rank != member.rank,
             )
         )
     return actions

@@ -15,6 +15,7 @@ from rtj_operator.core import (
     kept_off,
     remedies,
     resumption,
+    spares,
     starts,
     steering,
     storemode,
@@ -227,6 +228,7 @@ def converge(gang: Gang) -> Plan | None:
         core_converge.surplus_removals(gang)
         + core_converge.missing_creations(gang)
         + core_converge.directive_patches(gang)
+        + spares.creations(gang)
     )
     if not actions:
         return None

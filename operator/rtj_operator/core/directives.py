@@ -158,6 +158,8 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         return None
     if pod.deleting_since is not None:
         return _to_ending(gang, member, phase)
+    if pod.directive is not None and pod.directive.rank != member.rank:
+        return None  # a pod plays one rank: see judges.judge_misplaced
     current = gang.status.current
     fast = phase == Phase.GO and gang.status.resume is not None and gang.status.resume.fast
     grace = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rtj_api import contract, wire
-from rtj_api.status import Status
+from rtj_api.status import StandIn, Status
 
 from rtj_operator.core.lastwords import last_words_of
 from rtj_operator.core.observed import JobSpec, JobView, NodeView, Observed, PodView, ReportView
@@ -37,11 +37,13 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One rank. `pod` is None while none of the recorded name exists."""
+    """One rank. `pod` is None while none of the recorded name exists. `made_in`: the attempt from
+    which on this pod is the rank's; a spare was made in an earlier one."""
 
     rank: int
     name: str
     made_in: int
+    stand_in: StandIn | None = None  # its pod was a spare
     pod: PodView | None
     view: ReportView | None
     report: wire.Report | None  # this pod's newest, of whatever attempt
@@ -80,7 +82,8 @@ class Gang:
     status: Status
     observed: Observed
     members: tuple[Member, ...]
-    surplus: tuple[PodView, ...]  # pods of this job that are no rank's own
+    surplus: tuple[PodView, ...]  # pods of this job that are no rank's own, nor wait for a rank
+    spares: tuple[PodView, ...]  # pods that were never given a rank
     alarm: Alarm = field(compare=False)
 
     @property
@@ -146,21 +149,29 @@ def gather(observed: Observed, *, policy: Policy, alarm: Alarm, status: Status) 
     if job is None or job.spec is None:
         raise ValueError("gather needs a job with a spec")
     by_name = {pod.name: pod for pod in observed.pods}
+    played = {stand_in.rank: stand_in for stand_in in status.stand_ins}
     members = []
     for rank, made_in in enumerate(status.placements):
-        name = contract.pod_name(job=job.key.name, rank=rank, made_in=made_in, job_uid=job.uid)
+        stand_in = played.get(rank)
+        name = (
+            contract.pod_name(job=job.key.name, rank=rank, made_in=made_in, job_uid=job.uid)
+            if stand_in is None
+            else spare_name(job, spare=stand_in.spare, made_in=stand_in.made_in)
+        )
         pod = by_name.pop(name, None)
         members.append(
             Member(
                 rank=rank,
                 name=name,
                 made_in=made_in,
+                stand_in=stand_in,
                 pod=pod,
                 view=observed.reports.get(pod.uid) if pod else None,
                 report=newest_report(observed, pod) if pod else None,
                 node=observed.nodes.get(pod.node) if pod and pod.node else None,
             )
         )
+    others = sorted(by_name.values(), key=lambda pod: pod.name)
     return Gang(
         now=observed.now,
         policy=policy,
@@ -169,6 +180,17 @@ def gather(observed: Observed, *, policy: Policy, alarm: Alarm, status: Status) 
         status=status,
         observed=observed,
         members=tuple(members),
-        surplus=tuple(sorted(by_name.values(), key=lambda pod: pod.name)),
+        surplus=tuple(pod for pod in others if not _waits_for_rank(pod)),
+        spares=tuple(pod for pod in others if _waits_for_rank(pod)),
         alarm=alarm,
     )
+
+
+def spare_name(job: JobView, *, spare: int, made_in: int) -> str:
+    return contract.spare_name(job=job.key.name, spare=spare, made_in=made_in, job_uid=job.uid)
+
+
+def _waits_for_rank(pod: PodView) -> bool:
+    """A spare that no directive was ever written to. One that was recorded for a rank and never
+    told of it waits again, once the record says otherwise."""
+    return pod.spare is not None and pod.directive is None

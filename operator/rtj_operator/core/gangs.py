@@ -135,6 +135,14 @@ def desired_group(spec: JobSpec, *, owner: Owner) -> Manifest | None:
 def check(spec: JobSpec) -> None:
     """Raises SpecRefused for what no scheduler could make sense of."""
     wish = spec.scheduling
+    if spec.recovery.spares and wish.gang is not GangScheduler.NONE:
+        # A group has as many pods as ranks, and a pod that was a spare would never be one of them.
+        refuse(
+            Reason.INVALID_SPEC,
+            f"spec.recovery.spares does not go with spec.scheduling.gang {wish.gang}: a group "
+            "holds the ranks' pods alone, and one that a spare stands in for would never be whole "
+            "again. Set one of the two.",
+        )
     for name in _FILLED_IN.get(wish.gang, ()):
         if name in (wish.pod_group or {}):
             refuse(

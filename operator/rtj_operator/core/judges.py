@@ -32,7 +32,8 @@ def judge_missing(gang: Gang, member: Member) -> Fault | None:
     """The pod is gone although it had been made: since the start, or in an older attempt."""
     if member.pod is not None:
         return None
-    if not gang.status.is_started and member.made_in == gang.attempt:
+    is_to_be_made = member.made_in == gang.attempt and member.stand_in is None
+    if not gang.status.is_started and is_to_be_made:
         return None  # not made yet
     return fault_at(
         member,
@@ -42,6 +43,23 @@ def judge_missing(gang: Gang, member: Member) -> Fault | None:
         is_pod_lost=True,
         message=f"pod {member.name} vanished",
         evidence={"pod": member.name, "exists": False},
+    )
+
+
+def judge_misplaced(gang: Gang, member: Member) -> Fault | None:
+    """The spare that should play this rank was told of another one before: a write of an operator
+    that has been replaced came late. A pod never changes its rank."""
+    said = member.pod.directive if member.pod is not None else None
+    if said is None or said.rank == member.rank:
+        return None
+    return fault_at(
+        member,
+        reason=Reason.DIRECTIVE_NOT_SEEN,
+        at=gang.now,
+        order=BY_POD,
+        is_pod_lost=True,
+        message=f"pod {member.name} plays rank {said.rank} already",
+        evidence={"pod": member.name, "rank": said.rank},
     )
 
 
@@ -311,6 +329,7 @@ def judge_failed_report(gang: Gang, member: Member) -> Fault | None:
 
 JUDGES = (
     judge_missing,
+    judge_misplaced,
     judge_pod,
     judge_pods_node,
     judge_terminating,

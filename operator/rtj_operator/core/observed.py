@@ -71,6 +71,7 @@ class JobSpec:
     backoff_max_seconds: float = 300.0
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
+    spares: int = 0  # recovery.spares
     avoid_nodes: str = "Preferred"  # recovery.avoidNodes
     gang_scheduler: str = "none"  # scheduling.gang
     queue: str | None = None  # scheduling.queue
@@ -135,9 +136,10 @@ class PodView:
     name: str
     uid: str
     resource_version: str
-    rank: int  # label contract.LABEL_RANK
+    rank: int  # label contract.LABEL_RANK; NO_RANK of a spare that has none yet
     made_in: int  # annotation contract.ANNOTATION_MADE_IN
     created_at: float
+    spare: int | None = None  # its number, by its name, whatever rank it has taken since
     node: str | None = None
     ip: str | None = None
     status_port: int | None = None  # of its sidecar's HTTP server, as its own manifest has it
@@ -159,7 +161,6 @@ class PodView:
     directive: wire.Directive | None = (
         None  # as parsed from the annotation; None: none or unreadable
     )
-    key_is_old: bool = False  # what is pushed now, its sidecar would not believe
     template_hash: str | None = None
     has_store_mode: bool = True  # its sidecar can agree with its gang through the store
     gates: tuple[str, ...] = ()  # spec.schedulingGates: none may be left before it is scheduled

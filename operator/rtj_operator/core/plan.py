@@ -32,6 +32,16 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSpare:
+    """Make spare `spare`'s pod, named by contract.spare_name(…); else as CreatePod."""
+
+    spare: int
+    made_in: int
+    name: str
+    shun_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePod:
     """Delete with a UID precondition; 404 and a different UID are success.
 
@@ -47,12 +57,14 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchDirective:
-    """Write the annotation contract.ANNOTATION_DIRECTIVE, guarded by `resource_version`."""
+    """Write the annotation contract.ANNOTATION_DIRECTIVE, guarded by `resource_version`; with
+    `labels_rank` also the labels, in the same write: a spare's pod that takes this rank."""
 
     pod: str
     uid: str
     resource_version: str
     directive: Directive
+    labels_rank: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +85,7 @@ class DeleteJob:
     resource_version: str
 
 
-Action = CreatePod | DeletePod | FreePod | PatchDirective | DeleteJob
+Action = CreatePod | CreateSpare | DeletePod | FreePod | PatchDirective | DeleteJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ def desired_config(
     port: int,
     parts: Parts,
     settings: PodSettings,
+    spare: int | None = None,
 ) -> wire.SidecarConfig:
     checkpoint, store = spec.checkpoint, spec.checkpoint.store
     kind = parts.checkpoint.sharing if parts.checkpoint is not None else Sharing.POD
@@ -61,6 +62,7 @@ def desired_config(
         namespace=owner.namespace,
         job=owner.name,
         rank=rank,
+        spare=spare,
         made_in=made_in,
         image=parts.pod["containers"][parts.trainer].get("image"),
         command=_words(parts.pod["containers"][parts.trainer]),

@@ -12,7 +12,7 @@ from typing import Any
 from rtj_api import contract
 from rtj_api.v1alpha1 import JobSpec
 
-from rtj_operator.core import local_volume, mounts, ports, without_store
+from rtj_operator.core import local_volume, mounts, ports, without_rank, without_store
 from rtj_operator.core import template as tpl
 from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.template import Manifest
@@ -55,11 +55,15 @@ def run_id(spec: JobSpec, *, owner: Owner) -> str:
     return spec.checkpoint.run_id or f"{owner.namespace}/{owner.name}"
 
 
-def status_port(spec: JobSpec, *, owner: Owner, rank: int, made_in: int) -> int:
+def status_port(
+    spec: JobSpec, *, owner: Owner, rank: int, made_in: int, spare: int | None = None
+) -> int:
     """Port of the sidecar's HTTP server."""
     if not is_on_host(spec):
         return contract.PORT_STATUS
-    return ports.status_port(owner.uid, rank=rank, made_in=made_in, replicas=spec.replicas)
+    place = rank if spare is None else spec.replicas + spare
+    places = spec.replicas + spec.recovery.spares
+    return ports.status_port(owner.uid, place=place, made_in=made_in, places=places)
 
 
 def is_on_host(spec: JobSpec) -> bool:
@@ -91,9 +95,11 @@ class Parts:
 
 
 def parts_of(spec: JobSpec, *, owner: Owner, made_in: int) -> Parts:
-    tpl.check_name(owner.name, replicas=spec.replicas, made_in=made_in)
+    tpl.check_name(owner.name, replicas=spec.replicas, spares=spec.recovery.spares, made_in=made_in)
     pod = tpl.pod_spec(spec.template)
     tpl.check_template(pod)
+    if spec.recovery.spares:
+        without_rank.check(pod)
     index = tpl.trainer_index(pod)
     checkpoint = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
     local_volume.check(spec.checkpoint.local, mount=checkpoint)

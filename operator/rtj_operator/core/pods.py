@@ -19,7 +19,7 @@ from rtj_api.v1alpha1 import CaBundle, JobSpec, Store
 
 from rtj_operator.core import gangs, local_volume, mounts
 from rtj_operator.core import template as tpl
-from rtj_operator.core.apart import keep_apart
+from rtj_operator.core.apart import keep_apart, rather_apart
 from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.pod_config import desired_config
@@ -124,6 +124,7 @@ def desired_pod(
     spec: JobSpec, *, owner: Owner, rank: int, made_in: int, settings: PodSettings
 ) -> Manifest:
     """The pod of `rank`, as made in attempt `made_in`. Raises SpecRefused."""
+    name = contract.pod_name(job=owner.name, rank=rank, made_in=made_in, job_uid=owner.uid)
     parts = parts_of(spec, owner=owner, made_in=made_in)
     port = status_port(spec, owner=owner, rank=rank, made_in=made_in)
     config = desired_config(
@@ -132,21 +133,58 @@ def desired_pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(spec, owner=owner, rank=rank, made_in=made_in, parts=parts),
+        "metadata": _metadata(
+            spec, name, owner=owner, labels=labels_of(rank), made_in=made_in, parts=parts
+        ),
         "spec": _pod_spec(spec, parts=parts, config=config, settings=settings),
     }
 
 
-def _metadata(spec: JobSpec, *, owner: Owner, rank: int, made_in: int, parts: Parts) -> Manifest:
-    stated = spec.template.get("metadata") or {}
+def desired_spare(
+    spec: JobSpec, *, owner: Owner, spare: int, made_in: int, settings: PodSettings
+) -> Manifest:
+    """A pod that could be any rank's: the same but for its name, its labels and what its sidecar
+    is told; rather on a node where no pod of the job is. Raises SpecRefused."""
+    name = contract.spare_name(job=owner.name, spare=spare, made_in=made_in, job_uid=owner.uid)
+    parts, none = parts_of(spec, owner=owner, made_in=made_in), contract.NO_RANK
+    port = status_port(spec, owner=owner, rank=none, made_in=made_in, spare=spare)
+    config = desired_config(
+        spec,
+        owner=owner,
+        rank=none,
+        spare=spare,
+        made_in=made_in,
+        port=port,
+        parts=parts,
+        settings=settings,
+    )
+    labels = {contract.LABEL_ROLE: contract.ROLE_SPARE}
+    pod = _pod_spec(spec, parts=parts, config=config, settings=settings)
     return {
-        "name": contract.pod_name(job=owner.name, rank=rank, made_in=made_in, job_uid=owner.uid),
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(spec, name, owner=owner, labels=labels, made_in=made_in, parts=parts),
+        "spec": rather_apart(pod, job=config.job),
+    }
+
+
+def labels_of(rank: int) -> dict[str, str]:
+    """What tells that a pod plays this rank."""
+    return {contract.LABEL_RANK: str(rank), contract.LABEL_ROLE: contract.ROLE_RANK}
+
+
+def _metadata(
+    spec: JobSpec, name: str, *, owner: Owner, labels: dict[str, str], made_in: int, parts: Parts
+) -> Manifest:
+    stated = spec.template.get("metadata") or {}
+    users = {k: v for k, v in (stated.get("labels") or {}).items() if k != contract.LABEL_RANK}
+    return {
+        "name": name,
         "namespace": owner.namespace,
         "labels": {
-            **(stated.get("labels") or {}),
+            **users,
             contract.LABEL_JOB: owner.name,
-            contract.LABEL_RANK: str(rank),
-            contract.LABEL_ROLE: contract.ROLE_RANK,
+            **labels,
         },
         "annotations": {
             # `kubectl logs` and `exec` without -c mean the trainer.
@@ -211,7 +249,8 @@ def _pod_spec(
     pod["restartPolicy"] = "OnFailure"
     pod["terminationGracePeriodSeconds"] = trainer_grace_seconds(spec) + spec.sidecar.drain_seconds
     pod.setdefault("automountServiceAccountToken", False)
-    if parts.checkpoint and parts.checkpoint.sharing is Sharing.NODE and spec.replicas > 1:
+    many = spec.replicas + spec.recovery.spares > 1
+    if parts.checkpoint and parts.checkpoint.sharing is Sharing.NODE and many:
         return keep_apart(pod, job=config.job)
     return pod
 

@@ -26,6 +26,7 @@ class Policy:
     avoid_seconds: float = 90.0  # a pod that keeps off lost nodes may wait so long for another
     containers_made_seconds: float = 60.0  # then a pod without any container is shown as stuck
     create_retry_seconds: float = 15.0  # after the API server refused a pod
+    spare_again_seconds: float = 60.0  # a spare that ended is not made anew sooner
     # reports and nodes
     report_fresh_seconds: float = 10.0  # older than this, a report is no ground for a fast path
     contact_lost_seconds: float = 8.0  # no byte from a sidecar: its connection is dead

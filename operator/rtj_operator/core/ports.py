@@ -14,10 +14,10 @@ BASE = 10_000
 SPAN = 18_000
 
 
-def status_port(job_uid: str, *, rank: int, made_in: int, replicas: int) -> int:
-    """Of the sidecar's HTTP server: another one than its rank's last pod had, which may still be
-    draining on the same node."""
-    return BASE + (_start(f"status/{job_uid}") + rank + made_in * replicas) % SPAN
+def status_port(job_uid: str, *, place: int, made_in: int, places: int) -> int:
+    """Of the sidecar's HTTP server: another one than the place's last pod had, which may still be
+    draining on the same node. Places: the ranks, then the spares."""
+    return BASE + (_start(f"status/{job_uid}") + place + made_in * places) % SPAN
 
 
 def rendezvous_port(job_uid: str, *, attempt: int) -> int:

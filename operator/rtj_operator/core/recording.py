@@ -12,7 +12,7 @@ from rtj_api.reasons import Reason
 from rtj_api.rules.resume import Chosen
 from rtj_api.status import Status
 
-from rtj_operator.core import governor, time_ledger
+from rtj_operator.core import governor, spares, time_ledger
 from rtj_operator.core import status as core_status
 from rtj_operator.core.absorb import new_verdicts
 from rtj_operator.core.gang import Gang, gather
@@ -32,7 +32,7 @@ def record(
     before = gang.status
     gang = gather(gang.observed, policy=gang.policy, alarm=gang.alarm, status=status)
     final = stamped(gang, core_status.finished(gang), before=before)
-    notes = (*notes, *verdict_notes(gang))
+    notes = (*notes, *spares.told(before, final), *verdict_notes(gang))
     return Plan(rule=rule, why=why, status=final, notes=notes, evidence=evidence or {})
 
 

@@ -17,7 +17,7 @@ from rtj_api.status import (
     Status,
 )
 
-from rtj_operator.core import ledger
+from rtj_operator.core import ledger, spares
 from rtj_operator.core.conditions import is_training, next_conditions, with_condition
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.observed import JobView
@@ -56,6 +56,7 @@ def finished(gang: Gang) -> Status:
             "conditions": next_conditions(gang),
             "phase": _next_phase(gang),
             "observed_generation": gang.job.generation,
+            "spares": spares.shown(gang),
         }
     )
 

@@ -62,15 +62,17 @@ def misshapen(error: Exception) -> Refusal:
     )
 
 
-def name_limit(*, replicas: int, made_in: int = 0) -> int:
+def name_limit(*, replicas: int, spares: int = 0, made_in: int = 0) -> int:
     """Longest job name whose pods' names still fit a label and a hostname, in characters."""
     rank_digits = len(str(max(replicas - 1, 0)))
+    if spares:
+        rank_digits = max(rank_digits, len(f"s{spares - 1}"))
     attempt_digits = max(ATTEMPT_DIGITS, len(str(made_in)))
     return MAX_LABEL - (1 + rank_digits) - (1 + attempt_digits) - (1 + 4)
 
 
-def check_name(name: str, *, replicas: int, made_in: int = 0) -> None:
-    limit = name_limit(replicas=replicas, made_in=made_in)
+def check_name(name: str, *, replicas: int, spares: int = 0, made_in: int = 0) -> None:
+    limit = name_limit(replicas=replicas, spares=spares, made_in=made_in)
     if len(name) > limit:
         refuse(
             Reason.NAME_TOO_LONG,

@@ -61,8 +61,20 @@ def older_writers(gang: Gang) -> list[OlderWriter]:
             name = contract.pod_name(
                 job=gang.job.key.name, rank=rank, made_in=made_in, job_uid=gang.job.uid
             )
-            found.append(OlderWriter(rank, name, by_name.get(name)))
+            pod = by_name.get(name) or _stood_in(gang, rank, since=made_in)
+            found.append(OlderWriter(rank, pod.name if pod is not None else name, pod))
     return found
+
+
+def _stood_in(gang: Gang, rank: int, *, since: int) -> PodView | None:
+    """The spare's pod that played this rank from that attempt on, by the directive it carries."""
+    for pod in gang.surplus:
+        said = pod.directive
+        if pod.spare is None or said is None or said.rank != rank:
+            continue
+        if pod.made_in < since <= said.attempt:
+            return pod
+    return None
 
 
 def is_proved_ended(gang: Gang, pod: PodView) -> bool:

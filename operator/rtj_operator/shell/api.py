@@ -85,9 +85,15 @@ class Cluster(Protocol):
         ...
 
     async def annotate_pod(
-        self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]
+        self,
+        *,
+        namespace: str,
+        name: str,
+        resource_version: str,
+        annotations: dict[str, str],
+        labels: dict[str, str],
     ) -> Raw:
-        """Set annotations; 409 when the pod has another version."""
+        """Set annotations and labels; 409 when the pod has another version."""
         ...
 
     async def put_status(self, *, key: JobKey, uid: str, resource_version: str, status: Raw) -> Raw:

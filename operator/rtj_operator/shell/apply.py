@@ -20,6 +20,7 @@ from rtj_operator.core.avoid import keep_off, shun
 from rtj_operator.core.observed import JobKey, Observed, Rejection
 from rtj_operator.core.plan import (
     CreatePod,
+    CreateSpare,
     DeleteJob,
     DeletePod,
     FreePod,
@@ -27,7 +28,7 @@ from rtj_operator.core.plan import (
     Plan,
 )
 from rtj_operator.core.pod_facts import PodSettings
-from rtj_operator.core.pods import desired_pod
+from rtj_operator.core.pods import desired_pod, desired_spare, labels_of
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.observe import World
 from rtj_operator.shell.push import Pusher
@@ -89,7 +90,7 @@ class Applier:
             )
             return Outcome(world=world.with_job(stored))
         deletes = [a for a in plan.actions if isinstance(a, DeletePod)]
-        creates = [a for a in plan.actions if isinstance(a, CreatePod)]
+        creates = [a for a in plan.actions if isinstance(a, CreatePod | CreateSpare)]
         patches = [a for a in plan.actions if isinstance(a, PatchDirective)]
         frees = [a for a in plan.actions if isinstance(a, FreePod)]
         await _all(self._delete(key, action) for action in deletes)
@@ -185,17 +186,23 @@ class Applier:
             if not error.is_not_found:
                 raise
 
-    async def _create(self, job: Raw, action: CreatePod) -> Raw | Refused:
-        owner = owner_of(job)
-        manifest = desired_pod(
-            api_spec(job),
-            owner=owner,
-            rank=action.rank,
-            made_in=action.made_in,
-            settings=self._settings,
+    def _manifest(self, job: Raw, action: CreatePod | CreateSpare) -> Raw:
+        spec, owner, made_in = api_spec(job), owner_of(job), action.made_in
+        if isinstance(action, CreateSpare):
+            return desired_spare(
+                spec, owner=owner, spare=action.spare, made_in=made_in, settings=self._settings
+            )
+        return desired_pod(
+            spec, owner=owner, rank=action.rank, made_in=made_in, settings=self._settings
         )
-        manifest = gangs.joined(manifest, api_spec(job), owner=owner, since=action.group_since)
-        manifest = shun(keep_off(manifest, action.avoid_nodes), action.shun_nodes)
+
+    async def _create(self, job: Raw, action: CreatePod | CreateSpare) -> Raw | Refused:
+        owner = owner_of(job)
+        manifest = self._manifest(job, action)
+        if isinstance(action, CreatePod):
+            manifest = gangs.joined(manifest, api_spec(job), owner=owner, since=action.group_since)
+            manifest = keep_off(manifest, action.avoid_nodes)
+        manifest = shun(manifest, action.shun_nodes)
         try:
             return await self._cluster.create_pod(manifest)
         except ApiError as error:
@@ -207,7 +214,9 @@ class Applier:
                 return self._refusal(action.name, code=error.status, message=error.message)
             raise
 
-    async def _existing(self, namespace: str, action: CreatePod, *, job_uid: str) -> Raw | Refused:
+    async def _existing(
+        self, namespace: str, action: CreatePod | CreateSpare, *, job_uid: str
+    ) -> Raw | Refused:
         pod = await self._cluster.get_pod(namespace=namespace, name=action.name)
         if pod is None:
             raise ApiError(status=409, reason="Conflict", message=f"pod {action.name} just went")
@@ -229,6 +238,7 @@ class Applier:
             name=action.pod,
             resource_version=action.resource_version,
             annotations={contract.ANNOTATION_DIRECTIVE: text},
+            labels=labels_of(action.directive.rank) if action.labels_rank else {},
         )
         self._pusher.push(text, pod=pod)
         return pod

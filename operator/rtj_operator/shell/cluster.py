@@ -164,9 +164,16 @@ class KubeCluster:
         )
 
     async def annotate_pod(
-        self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]
+        self,
+        *,
+        namespace: str,
+        name: str,
+        resource_version: str,
+        annotations: dict[str, str],
+        labels: dict[str, str],
     ) -> Raw:
-        patch = {"metadata": {"resourceVersion": resource_version, "annotations": annotations}}
+        meta: Raw = {"resourceVersion": resource_version, "annotations": annotations}
+        patch = {"metadata": {**meta, "labels": labels} if labels else meta}
         path = _pod_path(namespace, name)
         return await self._request(
             "PATCH", path, resource="pods", body=patch, content_type=MERGE_PATCH

@@ -98,6 +98,18 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         ),
     ),
     JobSeries(
+        "training_job_spares_wanted",
+        "gauge",
+        "recovery.spares of a job that is not over; absent where there are none.",
+        lambda job: job.status.spares.wanted if job.status.spares else None,
+    ),
+    JobSeries(
+        "training_job_spares_ready",
+        "gauge",
+        "Spares that could take a rank at once; status.spares.message says why there are fewer.",
+        lambda job: job.status.spares.ready if job.status.spares else None,
+    ),
+    JobSeries(
         "training_job_last_checkpoint_timestamp_seconds",
         "gauge",
         "Unix time at which the newest durable checkpoint became durable; 0 without one.",

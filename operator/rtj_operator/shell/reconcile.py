@@ -19,6 +19,7 @@ from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.core.plan import (
     Action,
     CreatePod,
+    CreateSpare,
     DeleteJob,
     DeletePod,
     FreePod,
@@ -192,7 +193,7 @@ def _log_plan(key: JobKey, plan: Plan, *, observed: Observed, seconds: float) ->
 
 def _brief(action: Action) -> str:
     match action:
-        case CreatePod():
+        case CreatePod() | CreateSpare():
             return f"create {action.name}"
         case DeletePod():
             return f"delete {action.name}{' by force' if action.force else ''}"

@@ -36,6 +36,7 @@ Raw = Mapping[str, Any]
 
 # The garbage collector's own: it stands there until no pod names the job as its owner any more.
 ORPHAN = "orphan"
+SPARE_NAME = re.compile(r"^.*-s(\d+)-(\d+)-[0-9a-f]{4}$")
 POD_NAME = re.compile(r"^.*-(\d+)-(\d+)-[0-9a-f]{4}$")
 
 
@@ -128,6 +129,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         backoff_max_seconds=spec.recovery.backoff.max_seconds,
         trainer_grace_seconds=pod_facts.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
+        spares=spec.recovery.spares,
         avoid_nodes=spec.recovery.avoid_nodes,
         gang_scheduler=spec.scheduling.gang,
         queue=spec.scheduling.queue,
@@ -183,8 +185,10 @@ def pod_view(raw: Raw) -> PodView | None:
     """None for a pod whose rank cannot be told: it is none of ours, whatever its labels say."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
-    name = POD_NAME.match(meta["name"])
+    name, spare = POD_NAME.match(meta["name"]), SPARE_NAME.match(meta["name"])
     rank = _number(labels.get(contract.LABEL_RANK), otherwise=name and name[1])
+    if spare is not None:
+        name, rank = spare, contract.NO_RANK if rank is None else rank
     made_in = _number(notes.get(contract.ANNOTATION_MADE_IN), otherwise=name and name[2])
     if rank is None or made_in is None:
         return None
@@ -202,6 +206,7 @@ def pod_view(raw: Raw) -> PodView | None:
         resource_version=meta["resourceVersion"],
         rank=rank,
         made_in=made_in,
+        spare=int(spare[1]) if spare is not None else None,
         created_at=_time(meta["creationTimestamp"]) or 0.0,
         node=spec.get("nodeName") or None,
         ip=status.get("podIP") or None,

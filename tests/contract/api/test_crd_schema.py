@@ -53,6 +53,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"recovery": {"stop": {"by": "SIGKILL"}}},
         'supported values: "Nothing", "File", "SIGTERM", "SIGUSR1"',
     ),
+    "spares": ({"recovery": {"spares": 65}}, "less than or equal to 64"),
     "suspend": (
         {"suspendPolicy": {"checkpointTimeoutSeconds": -1}},
         "greater than or equal to 0",
@@ -126,6 +127,7 @@ def test_the_server_fills_in_the_models_defaults(space: Kube) -> None:
         "backoff": {"initialSeconds": 1, "maxSeconds": 300},
         "placementTimeoutSeconds": 600,
         "avoidNodes": "Preferred",
+        "spares": 0,
         "hang": {"onHang": "Restart"},
         "verifyResume": {"onDivergence": "RollBack", "onDrift": "Report"},
         "stop": {"by": "Nothing"},

@@ -17,7 +17,7 @@ from rtj_api.status import Status
 from rtj_operator.core.decide import decide
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.observed import Observed
-from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
+from rtj_operator.core.plan import CreatePod, CreateSpare, DeletePod, PatchDirective
 
 laws = settings(
     max_examples=80,
@@ -29,6 +29,40 @@ laws = settings(
 def status_of(observed: Observed) -> Status:
     assert observed.job is not None
     return observed.job.status
+
+
+def own_names(status: Status) -> list[str]:
+    """By rank: the name of its pod."""
+    names = [
+        contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=UID)
+        for rank, made_in in enumerate(status.placements)
+    ]
+    for s in status.stand_ins:
+        names[s.rank] = contract.spare_name(
+            job="gpt", spare=s.spare, made_in=s.made_in, job_uid=UID
+        )
+    return names
+
+
+@laws
+@given(observations())
+def test_a_pod_plays_one_rank_and_a_rank_one_pod(observed: Observed) -> None:
+    """What is recorded gives every rank its own pod, and a spare is taken only once."""
+    old, new = status_of(observed), decide(observed).status
+    if new is None:
+        return
+    played = [(s.spare, s.made_in) for s in new.stand_ins]
+    assert len(set(played)) == len(played)
+    assert len({s.rank for s in new.stand_ins}) == len(played)
+    known = {p.name: p for p in observed.pods}
+    for stand_in in new.stand_ins:
+        if stand_in in old.stand_ins:
+            continue
+        assert new.attempt == old.attempt + 1
+        assert new.placements[stand_in.rank] == new.attempt
+        pod = known[own_names(new)[stand_in.rank]]
+        assert pod.directive is None, "it was another rank's before"
+        assert pod.deleting_since is None
 
 
 @laws
@@ -138,8 +172,7 @@ def test_no_go_before_all_ranks_hold_the_same_save(observed: Observed) -> None:
         assert directive.resume.name == status.resume.name
         if directive.fast or was_given:
             continue
-        for rank, made_in in enumerate(status.placements):
-            name = contract.pod_name(job="gpt", rank=rank, made_in=made_in, job_uid=UID)
+        for name in own_names(status):
             pod = next(p for p in observed.pods if p.name == name)
             report = observed.report_of(pod)
             assert report is not None
@@ -152,7 +185,7 @@ def test_no_go_before_all_ranks_hold_the_same_save(observed: Observed) -> None:
 def test_actions_are_well_formed(observed: Observed) -> None:
     status = status_of(observed)
     plan = decide(observed)
-    created = [a.name for a in plan.actions if isinstance(a, CreatePod)]
+    created = [a.name for a in plan.actions if isinstance(a, CreatePod | CreateSpare)]
     existing = {p.name for p in observed.pods}
     assert len(created) == len(set(created))
     assert not existing & set(created), "never a twin"
@@ -161,6 +194,13 @@ def test_actions_are_well_formed(observed: Observed) -> None:
             case CreatePod():
                 assert action.made_in == status.placements[action.rank] == status.attempt
                 assert not status.is_started, "after the start a missing pod is a loss"
+            case CreateSpare():
+                assert action.made_in == status.attempt
+                assert status.is_started, "the gang goes first"
+                assert status.hold is None
+                spec = observed.job.spec if observed.job is not None else None
+                assert spec is not None
+                assert action.spare < spec.spares
             case DeletePod(force=True):
                 pod = next(p for p in observed.pods if p.name == action.name)
                 node = observed.nodes.get(pod.node or "")
@@ -171,6 +211,8 @@ def test_actions_are_well_formed(observed: Observed) -> None:
                 assert (pod.uid, pod.resource_version) == (action.uid, action.resource_version)
                 assert action.directive.pod_uid == pod.uid
                 assert action.directive != pod.directive
+                assert pod.directive is None or pod.directive.rank == action.directive.rank
+                assert pod.spare is not None or pod.rank == action.directive.rank
 
 
 @laws
@@ -179,10 +221,7 @@ def test_a_held_job_loses_no_pod_with_a_save_that_is_not_durable(observed: Obser
     status = status_of(observed)
     assume(status.hold is not None and not status.is_terminal)
     plan = decide(observed)
-    own = {
-        contract.pod_name(job="gpt", rank=r, made_in=m, job_uid=UID)
-        for r, m in enumerate(status.placements)
-    }
+    own = own_names(status)
     for action in plan.actions:
         if not isinstance(action, DeletePod) or action.name not in own:
             continue

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from kit.scenarios import SCENARIOS
 from kit.scenarios_of_leaving import LEAVINGS
+from kit.scenarios_of_spares import SPARES
 from kit.scenarios_of_trouble import TROUBLES
 
-STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS}
+STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES}
 GOLDEN = Path(__file__).parent / "golden"
 
 

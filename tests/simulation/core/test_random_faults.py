@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 from kit.simulated import Crash, World
+from kit.simulated_laws import own_name
 from kit.simulated_operator import Operator
 from rtj_api import wire
 from rtj_api.rules.hang import Standing
@@ -139,9 +140,12 @@ def drive(
     return operator, weather
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_after_any_storm_the_job_trains_again_and_stays(seed: int) -> None:
-    world = World(spec=JobSpec(replicas=3, run_id="ns/gpt", template_hash="h", max_restarts=1000))
+@pytest.mark.parametrize(
+    ("seed", "spares"), [*((s, 0) for s in SEEDS), *((s, 1 + s % 2) for s in range(2006, 2018))]
+)
+def test_after_any_storm_the_job_trains_again_and_stays(seed: int, spares: int) -> None:
+    spec = JobSpec(replicas=3, spares=spares, run_id="ns/gpt", template_hash="h", max_restarts=1000)
+    world = World(spec=spec)
     operator, weather = drive(world, seed=seed, storm=240, quiet=720)
     tail = "\n".join(weather.said + operator.log[-30:])
     assert world.state.phase == JobPhase.RUNNING, tail
@@ -151,8 +155,11 @@ def test_after_any_storm_the_job_trains_again_and_stays(seed: int) -> None:
     operator.run(120)
     assert world.state.attempt == attempt, "it does not stay:\n" + tail
     assert (world.state.progress.step or 0) > step, "it does not train:\n" + tail
-    own = {(p.rank, p.made_in) for p in world.pods.values()}
-    assert own == set(enumerate(world.state.placements)), "surplus or missing pods"
+    own = {own_name(world, rank) for rank in range(3)}
+    assert own == {p.name for p in world.pods.values() if not p.waits}, "surplus or missing pods"
+    assert sum(p.waits for p in world.pods.values()) == spares, "surplus or missing spares"
+    shown = world.state.spares
+    assert (shown.ready if shown is not None else 0) == spares, tail
     assert len(operator.plans) - passes < 400, "too many passes at rest"
 
 

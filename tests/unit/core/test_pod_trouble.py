@@ -194,7 +194,7 @@ def test_containers_that_are_never_made_are_told_after_a_while() -> None:
 
 def test_ports_on_the_hosts_network_meet_nobody_of_the_same_job() -> None:
     status = {
-        ports.status_port("uid", rank=rank, made_in=made_in, replicas=4)
+        ports.status_port("uid", place=rank, made_in=made_in, places=4)
         for rank in range(4)
         for made_in in range(1, 5)
     }

@@ -152,7 +152,13 @@ class FakeCluster:
         self.fail_after("set_pod_finalizers")
 
     async def annotate_pod(
-        self, *, namespace: str, name: str, resource_version: str, annotations: dict[str, str]
+        self,
+        *,
+        namespace: str,
+        name: str,
+        resource_version: str,
+        annotations: dict[str, str],
+        labels: dict[str, str],
     ) -> Raw:
         self._called("annotate_pod")
         pod = self.pods.get((namespace, name))
@@ -161,6 +167,7 @@ class FakeCluster:
         if pod["metadata"]["resourceVersion"] != resource_version:
             raise ApiError(status=409, reason="Conflict", message="the version differs")
         pod["metadata"].setdefault("annotations", {}).update(annotations)
+        pod["metadata"].setdefault("labels", {}).update(labels)
         pod["metadata"]["resourceVersion"] = self._version()
         self.fail_after("annotate_pod")
         return copy.deepcopy(pod)

@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 from kit.loop import EMPTY, KEY, create, deciding, pod_name, script, turn
-from rtj_api import wire
+from rtj_api import contract, wire
 from rtj_api.reasons import Reason
 from rtj_api.status import Status
 from rtj_operator.core.observed import Observed
-from rtj_operator.core.plan import DeleteJob, DeletePod, Note, PatchDirective, Plan
+from rtj_operator.core.plan import (
+    CreateSpare,
+    DeleteJob,
+    DeletePod,
+    Note,
+    PatchDirective,
+    Plan,
+)
 from rtj_operator.shell.api import ApiError
 
 
@@ -155,6 +162,36 @@ async def test_a_directive_is_patched_with_the_pods_version(cluster, raw_job, ma
     assert directive is not None
     assert (directive.attempt, directive.phase) == (1, "prepare")
     assert cluster.calls.count("list_pods") == 1
+
+
+async def test_a_spare_gets_its_labels_with_its_first_directive(cluster, raw_job, make_app) -> None:
+    raw = raw_job()
+    raw["metadata"]["uid"] = "abcd0000-0000"
+    raw["spec"]["recovery"] = {"spares": 1}
+    uid = cluster.add_job(raw)["metadata"]["uid"]
+    name = contract.spare_name(job="gpt", spare=0, made_in=1, job_uid=uid)
+
+    def direct(observed: Observed) -> Plan:
+        (pod,) = observed.pods
+        assert (pod.spare, pod.rank) == (0, contract.NO_RANK)
+        order = wire.Directive(
+            job_uid=uid, pod_uid=pod.uid, rank=1, attempt=2, seq=1,
+            phase=wire.Phase.PREPARE, world_size=2,
+        )  # fmt: skip
+        patch = PatchDirective(
+            pod=pod.name, uid=pod.uid, resource_version=pod.resource_version, directive=order,
+            labels_rank=True,
+        )  # fmt: skip
+        return Plan(rule="Direct", why="", actions=(patch,))
+
+    make = CreateSpare(spare=0, made_in=1, name=name, shun_nodes=("bad",))
+    await turn(make_app(script(Plan(rule="Make", why="", actions=(make,)), direct)))
+    (pod,) = cluster.pods.values()
+    labels = pod["metadata"]["labels"]
+    assert pod["metadata"]["name"] == name
+    assert (labels[contract.LABEL_RANK], labels[contract.LABEL_ROLE]) == ("1", "rank")
+    assert "bad" in str(pod["spec"]["affinity"]["nodeAffinity"])
+    assert cluster.calls.count("annotate_pod") == 1
 
 
 async def test_notes_become_events_only_after_the_write(cluster, raw_job, make_app) -> None:

@@ -70,6 +70,24 @@ def test_a_lost_label_is_read_from_the_name_which_cannot_change() -> None:
     assert pod_view(raw) is None
 
 
+def test_a_spare_is_known_by_its_name_and_its_rank_by_its_label() -> None:
+    raw = a_raw_pod()
+    raw["metadata"]["name"] = "gpt-s4-3-0a1b"
+    raw["metadata"]["labels"] = {contract.LABEL_JOB: "gpt"}
+    view = pod_view(raw)
+    assert view is not None
+    assert (view.spare, view.rank, view.made_in) == (4, contract.NO_RANK, 3)
+    raw["metadata"]["labels"][contract.LABEL_RANK] = "1"
+    view = pod_view(raw)
+    assert view is not None
+    assert (view.spare, view.rank, view.made_in) == (4, 1, 3)
+    # A job may be named as if it were a spare.
+    raw["metadata"]["name"] = "gpt-s4-1-3-0a1b"
+    view = pod_view(raw)
+    assert view is not None
+    assert (view.spare, view.rank) == (None, 1)
+
+
 def test_a_pod_of_another_controller_is_not_ours() -> None:
     raw = a_raw_pod()
     raw["metadata"]["ownerReferences"][0]["kind"] = "Job"
