@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from kit import manifests
+from kit import host, manifests
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import Kube, wait_for
 from kit.rtj import Job
 from kit.s3_objects import list_keys, read_object
-from kit.stack import Stack
+from kit.stack import OPERATOR_NAMESPACE, Stack
 from rtj_api import contract
 
 DATA = r"/checkpoints/f\d+-n\d+-s"
@@ -119,6 +119,11 @@ def moved(job: Job, *, attempt: int, cause: str, within: float) -> int:
     return stop
 
 
+def push_keys(job: Job) -> set[str]:
+    notes = [pod["metadata"]["annotations"] for pod in job.pods()]
+    return {json.loads(note[contract.ANNOTATION_DIRECTIVE])["pushKey"] for note in notes}
+
+
 def each_step_once(job: Job, rank: int) -> None:
     """The log of a rank whose container lived through it all: no step was made twice or skipped."""
     steps = [int(n) for n in STEP.findall(job.log(rank))]
@@ -140,6 +145,12 @@ def test_ranks_that_agree_on_a_stop_step_lose_none(product: Stack, space: Kube) 
     space.apply(manifest)
     job = Job(kube=space, name="agreed")
     job.wait_step(15, within=180)
+
+    # An operator that has just come back can still push a word to a pod that is being ended.
+    keys = push_keys(job)
+    pod = product.kube.within(OPERATOR_NAMESPACE).get("pod", product.operator_pod())
+    host.kill_container(pod, "operator")
+    wait_for(lambda: not push_keys(job) & keys, within=120, every=1, what="the operator's new key")
 
     # 1. The node of the rank that does not save is drained.
     before, node = job.report(0)["progress"]["step"], job.node(1)

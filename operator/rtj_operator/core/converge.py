@@ -95,6 +95,12 @@ def missing_creations(gang: Gang) -> list[Action]:
     return actions
 
 
+def _needs_key(gang: Gang, pod: PodView) -> bool:
+    """Written again, the annotation brings this operator's key while the kubelet still brings
+    annotations: a pod that is being ended hears only what is pushed, such as a stop step."""
+    return pod.key_is_old and gang.spec.obeys_stop and pod.deleting_since is None
+
+
 def directive_patches(gang: Gang) -> list[Action]:
     """Directives that differ from what the pods carry."""
     actions: list[Action] = []
@@ -108,7 +114,9 @@ def directive_patches(gang: Gang) -> list[Action]:
         if member.rank in held_back:
             continue
         directive = desired_directive(gang, member)
-        if directive is None or member.pod is None or member.pod.directive == directive:
+        if directive is None or member.pod is None:
+            continue
+        if member.pod.directive == directive and not _needs_key(gang, member.pod):
             continue
         actions.append(
             PatchDirective(

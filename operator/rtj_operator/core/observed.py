@@ -161,6 +161,7 @@ class PodView:
     directive: wire.Directive | None = (
         None  # as parsed from the annotation; None: none or unreadable
     )
+    key_is_old: bool = False  # what is pushed now, its sidecar would not believe
     template_hash: str | None = None
     has_store_mode: bool = True  # its sidecar can agree with its gang through the store
     gates: tuple[str, ...] = ()  # spec.schedulingGates: none may be left before it is scheduled

@@ -237,7 +237,7 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
     cause = Reason(planned.cause)
     if cause == Reason.SUSPENDING:
         cause = Reason.RESUMED_BY_USER
-    text = missed or f"all ranks stopped at step {planned.step}"
+    text = missed or _reached(gang, planned)
     why = f"{faults[0].message}; {text}" if faults else f"{text}, and nothing stands against it"
     status: Status = attempts.next_attempt(
         gang,
@@ -261,6 +261,13 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
         notes=tuple(notes),
         evidence={"step": planned.step, "leaving": [f.rank for f in faults], "missed": missed},
     )
+
+
+def _reached(gang: Gang, planned: PlannedStop) -> str:
+    ends = [m.ended_trainer(gang.attempt) for m in gang.members if not _is_gone(m, planned)]
+    if all(ends):
+        return f"all ranks stopped at step {planned.step}"
+    return f"every rank that saves has a save of step {planned.step} or later"
 
 
 def _losses(gang: Gang, planned: PlannedStop) -> tuple[Fault, ...]:

@@ -87,6 +87,7 @@ class App:
                 reports=self.reports,
                 clock=clock,
                 advice=self.node_ledger.advice,
+                has_old_key=self._pusher.has_old_key,
             ),
             applier=Applier(cluster, settings=pods, pusher=self._pusher, clock=clock),
             decide=decide,

@@ -53,9 +53,11 @@ class Observer:
         reports: Reports,
         clock: Callable[[], float],
         advice: Callable[[], tuple[Advice, ...]] = lambda: (),
+        has_old_key: Callable[[Raw], bool] = lambda _: False,
     ) -> None:
         self._cluster = cluster
         self._advice = advice
+        self._has_old_key = has_old_key
         self._troubles = Troubles(cluster, clock=clock)
         self._queues = Queues(cluster, clock=clock)
         self._owners = owners
@@ -89,6 +91,8 @@ class Observer:
             view = pod_view(raw) if owner else None
             if view is None:
                 continue
+            if job.spec is not None and job.spec.obeys_stop:
+                view = replace(view, key_is_old=self._has_old_key(raw))
             (ours if owner == job.uid else older).append(view)
             if owner == job.uid and view.ip and view.status_port and not view.is_terminal:
                 endpoints.append(Endpoint(key, job.uid, view.uid, view.ip, view.status_port))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import ValidationError
 from rtj_api import contract
 from rtj_api.wire import Directive
 
@@ -33,6 +34,7 @@ class Pusher:
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._began = clock()
         self._key = Ed25519PrivateKey.generate()
         self._public = base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
         self._session = aiohttp.ClientSession(
@@ -44,6 +46,16 @@ class Pusher:
         """The annotation's text: what is asked for, when, and whose signature counts from now."""
         stamp = {"push_key": self._public, "sent_at": self._clock()}
         return directive.model_copy(update=stamp).dump_json()
+
+    def has_old_key(self, pod: Raw) -> bool:
+        """Its annotation is of an operator before this one. What one beside this one has written
+        counts as new: else both would write it for ever."""
+        notes = pod["metadata"].get("annotations") or {}
+        try:
+            said = Directive.model_validate_json(notes.get(contract.ANNOTATION_DIRECTIVE) or "")
+        except ValidationError:
+            return False
+        return said.push_key != self._public and (said.sent_at or 0.0) < self._began
 
     def push(self, text: str, *, pod: Raw) -> None:
         """Post what was just written to this pod; whether it arrives, its report tells."""

@@ -77,3 +77,16 @@ async def test_a_pod_that_cannot_be_reached_disturbs_nobody() -> None:
     pusher.push(text, pod=raw_pod(host="127.0.0.1", port=1, text=text))
     pusher.push(text, pod={"status": {}, "spec": {}})
     await pusher.close()
+
+
+async def test_whose_key_is_old() -> None:
+    """One of an operator before this one; not its own, nor that of one that runs beside it."""
+    before, now = Pusher(clock=lambda: 5.0), Pusher(clock=lambda: 9.0)
+    beside = Pusher(clock=lambda: 10.0)
+    try:
+        told = [one.stamped(WANTED) for one in (before, now, beside)]
+        pods = [raw_pod(host="127.0.0.1", port=1, text=text) for text in (*told, "", "{")]
+        assert [now.has_old_key(pod) for pod in pods] == [True, False, False, False, False]
+    finally:
+        for one in (before, now, beside):
+            await one.close()

@@ -1,0 +1,197 @@
+"""Which signs of a coming end count, how much time they give, and what each rank is told when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.observations import applied, later, pod_of, running, with_exit, with_pod, with_report
+from rtj_api import wire
+from rtj_api.reasons import Reason
+from rtj_operator.core.decide import decide
+from rtj_operator.core.observed import Observed
+from rtj_operator.core.plan import PatchDirective, Plan
+
+SPOT = "aws-node-termination-handler/spot-itn:NoSchedule"
+
+
+@pytest.fixture(scope="module")
+def gang() -> Observed:
+    seen = running(obeys_stop=True)
+    for rank in (0, 1):
+        seen = with_report(seen, rank, paced)
+    return seen
+
+
+def paced(report: wire.Report, *, step: int = 120, **fields: Any) -> wire.Report:
+    progress = report.progress.model_copy(
+        update={"step": step, "pace_seconds": 1.0, "updated_at": report.sent_at}
+    )
+    return report.model_copy(update={"progress": progress, **fields})
+
+
+def evicted(seen: Observed, rank: int, *, grace: float = 330) -> Observed:
+    return with_pod(
+        seen,
+        rank,
+        deleting_since=seen.now,
+        deletion_deadline=seen.now + grace,
+        disruption="EvictionByEvictionAPI",
+    )
+
+
+def tainted(seen: Observed, rank: int, *taints: str) -> Observed:
+    name = pod_of(seen, rank).node or ""
+    return replace(seen, nodes={**seen.nodes, name: replace(seen.nodes[name], taints=taints)})
+
+
+def terminating(seen: Observed, rank: int, *, ago: float) -> Observed:
+    """Its supervisor was sent SIGTERM `ago` seconds before now, and no deletion is seen."""
+
+    def change(report: wire.Report) -> wire.Report:
+        signalled = {"terminating": True, "term_received_at": seen.now - ago}
+        return report.model_copy(update={**signalled, "sent_at": seen.now})
+
+    uid = pod_of(seen, rank).uid
+    seen = with_report(seen, rank, change)
+    view = replace(seen.reports[uid], received_at=seen.now)
+    return replace(seen, reports={**seen.reports, uid: view})
+
+
+def decided(plan: Plan) -> tuple[str, str, str]:
+    assert plan.rule == "stop", plan
+    assert plan.status is not None
+    stop = plan.status.stop
+    assert stop is not None
+    return stop.verdict, stop.cause, stop.message
+
+
+@pytest.mark.parametrize("grace", [330.0, 30.0, 12.0, 1.0])
+def test_a_deletion_leaves_what_the_api_server_says(gang: Observed, grace: float) -> None:
+    verdict, cause, message = decided(decide(evicted(gang, 1, grace=grace)))
+    assert cause == Reason.POD_EVICTED
+    assert f"{grace - 2:.1f} s" in message
+    assert (verdict == "Agreed") == (grace >= 30)
+
+
+@pytest.mark.parametrize(
+    ("taint", "left"),
+    [(SPOT, "110.0 s"), ("cloud.google.com/impending-node-termination:NoSchedule", "25.0 s")],
+)
+def test_a_notice_leaves_what_its_cloud_gives(gang: Observed, taint: str, left: str) -> None:
+    verdict, cause, message = decided(decide(tainted(gang, 0, "other:NoSchedule", taint)))
+    assert (verdict, cause) == ("Agreed", Reason.NODE_LEAVING)
+    assert left in message
+    assert taint in message
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        "node.kubernetes.io/unschedulable:NoSchedule",
+        "aws-node-termination-handler/rebalance-recommendation:NoSchedule",
+        "kubernetes.azure.com/scalesetpriority:NoSchedule",
+        "ToBeDeletedByClusterAutoscaler:NoSchedule",
+    ],
+)
+def test_what_names_no_time_is_no_notice(gang: Observed, taint: str) -> None:
+    assert decide(tainted(gang, 0, taint)).is_empty
+
+
+def test_a_pod_that_was_signalled_and_not_deleted_is_on_a_node_that_shuts_down(
+    gang: Observed,
+) -> None:
+    early = decide(terminating(gang, 1, ago=0.5))
+    assert early.is_empty, "the deletion may be about to be read"
+    assert early.wake_at is not None
+    assert early.wake_at <= gang.now + 1.1
+    verdict, cause, message = decided(decide(terminating(gang, 1, ago=2)))
+    assert (verdict, cause) == ("Agreed", Reason.POD_EVICTED)
+    assert "18.0 s" in message
+
+
+def test_the_ending_pod_is_told_first_and_the_others_when_it_has_it(gang: Observed) -> None:
+    seen = applied(evicted(gang, 1), decide(evicted(gang, 1)))
+    step = seen.job.status.stop.step if seen.job and seen.job.status.stop else 0
+    assert told(decide(seen)) == {1: step}
+    heard = with_report(seen, 1, lambda r: r.model_copy(update={"stop_step": step}))
+    assert told(decide(heard)) == {0: step, 1: step}
+    silent = decide(later(fresh(seen), 4))
+    assert silent.status is not None
+    assert silent.status.stop is not None
+    assert silent.status.stop.verdict == "Missed"
+    assert [n.reason for n in silent.notes] == [Reason.STOP_MISSED]
+
+
+def fresh(seen: Observed) -> Observed:
+    """The reports are heard four seconds later, too."""
+    views = {uid: replace(v, last_contact=seen.now + 4) for uid, v in seen.reports.items()}
+    return replace(seen, reports=views)
+
+
+def told(plan: Plan) -> dict[int, int | None]:
+    """By rank, each with the go that it has carried out."""
+    said = [a.directive for a in plan.actions if isinstance(a, PatchDirective)]
+    assert all(d.phase is wire.Phase.GO for d in said)
+    return {d.rank: d.stop_step for d in said}
+
+
+def test_an_end_with_0_there_is_neither_success_nor_fault(gang: Observed) -> None:
+    seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
+    step = seen.job.status.stop.step if seen.job and seen.job.status.stop else 0
+    for rank in (0, 1):
+        ended = {"exit_code": 0, "asked_to_stop": True}
+        seen = with_exit(seen, rank, **ended)
+        seen = with_report(seen, rank, lambda r: r.model_copy(update={"stop_step": step}))
+        plan = decide(seen)
+        if rank == 0:
+            assert plan.rule != "fault"
+            assert plan.status is None or plan.status.attempt == 1
+    assert plan.status is not None
+    assert (plan.rule, plan.status.attempt) == ("stop", 2)
+    current = plan.status.current
+    assert current is not None
+    assert (current.cause, current.replaced) == (Reason.NODE_LEAVING, [1])
+    assert plan.status.stop is None
+
+
+def test_who_crashes_at_the_stop_has_crashed(gang: Observed) -> None:
+    seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
+    plan = decide(with_exit(seen, 0, exit_code=1, asked_to_stop=True))
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert (plan.rule, plan.status.current.cause) == ("fault", Reason.TRAINER_FAILED)
+
+
+def test_a_sidecar_that_knows_no_stop_steps_agrees_to_none(gang: Observed) -> None:
+    seen = with_report(gang, 0, lambda r: r.model_copy(update={"can_stop": False}))
+    verdict, _, message = decided(decide(evicted(seen, 1)))
+    assert verdict == "FinishLast"
+    assert "rank 0 cannot be reached" in message
+
+
+def test_the_same_trouble_is_looked_at_once_and_another_anew(gang: Observed) -> None:
+    small = evicted(gang, 1, grace=5)
+    seen = applied(small, decide(small))
+    assert decide(seen).rule == "fault"
+    unpaced = with_report(
+        gang, 0, lambda r: r.model_copy(update={"progress": wire.ProgressView(step=3)})
+    )
+    seen = tainted(unpaced, 1, SPOT)
+    plan = decide(seen)
+    assert decided(plan)[0] == "FinishLast"
+    seen = applied(seen, plan)
+    assert decide(seen).rule != "stop"
+    again = with_report(seen, 0, paced)
+    assert decided(decide(evicted(again, 1)))[0] == "Agreed"
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_an_operator_that_comes_back_brings_its_key_before_a_pod_ends(obeys: bool) -> None:
+    """To a pod that is being ended the kubelet brings no annotation any more."""
+    seen = with_pod(running(obeys_stop=obeys), 1, key_is_old=True)
+    plan = decide(seen)
+    assert told(plan) == ({1: None} if obeys else {})
+    said = [a.directive for a in plan.actions if isinstance(a, PatchDirective)]
+    assert all(d == pod_of(seen, 1).directive for d in said)
