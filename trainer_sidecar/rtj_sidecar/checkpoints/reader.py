@@ -24,6 +24,9 @@ from rtj_sidecar.checkpoints.formats.base import (
 from rtj_sidecar.checkpoints.paths import UnsafePathError, open_below
 from rtj_sidecar.checkpoints.types import FileEntry, Reason, Stamp
 
+_ALIKE = 1024  # different answers that are kept at hand for an equal one
+_LONG = 4096  # characters of facts that no other file is likely to have
+
 
 class ChangedError(OSError):
     """The file on disk is no longer the one that the entry describes."""
@@ -36,24 +39,27 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 class StampCache:
-    """A bounded map from a file's state to answers about it, least recently used out first."""
+    """A bounded map from a file's state to answers about it, least recently used out first.
+
+    Of a hundred thousand files most answers are alike, and an answer is never changed: those that
+    are equal are kept once.
+    """
 
     def __init__(self, *, limit: int = 200_000) -> None:
         self._limit = limit
-        self._answers: OrderedDict[Stamp, dict[Hashable, object]] = OrderedDict()
+        self._answers: OrderedDict[Stamp, tuple[tuple[Hashable, object], ...]] = OrderedDict()
+        self._alike: dict[tuple[object, ...], FileCheck] = {}
 
     def get(self, stamp: Stamp, question: Hashable) -> object | None:
         answers = self._answers.get(stamp)
         if answers is None:
             return None
         self._answers.move_to_end(stamp)
-        return answers.get(question)
+        return next((answer for asked, answer in answers if asked == question), None)
 
     def put(self, stamp: Stamp, question: Hashable, answer: object) -> None:
-        self._answers.setdefault(stamp, {})[question] = answer
-        self._answers.move_to_end(stamp)
-        while len(self._answers) > self._limit:
-            self._answers.popitem(last=False)
+        others = (each for each in self._answers.get(stamp, ()) if each[0] != question)
+        self._set(stamp, (*others, (question, self._once(answer))))
 
     def carry(self, *, old: Stamp, new: Stamp) -> None:
         """Keep the answers after an operation of our own that moved only the ctime.
@@ -67,7 +73,26 @@ class StampCache:
             new.mtime_ns,
         )
         if same and (answers := self._answers.get(old)) is not None:
-            self._answers[new] = {**self._answers.get(new, {}), **answers}
+            known = {asked for asked, _ in answers}
+            more = (each for each in self._answers.get(new, ()) if each[0] not in known)
+            self._set(new, (*answers, *more))
+
+    def _set(self, stamp: Stamp, answers: tuple[tuple[Hashable, object], ...]) -> None:
+        self._answers[stamp] = answers
+        self._answers.move_to_end(stamp)
+        while len(self._answers) > self._limit:
+            self._answers.popitem(last=False)
+
+    def _once(self, answer: object) -> object:
+        if not isinstance(answer, FileCheck):
+            return answer
+        facts = repr(answer.facts)
+        if len(facts) > _LONG:
+            return answer
+        told = (answer.format, answer.passed, answer.detail, answer.reason, facts)
+        if len(self._alike) >= _ALIKE:
+            self._alike.clear()
+        return self._alike.setdefault(told, answer)
 
 
 class Reader:

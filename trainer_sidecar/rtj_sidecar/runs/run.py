@@ -352,6 +352,8 @@ class Run:
             gone=gone,
         )
         if isinstance(outcome, Committed):
+            # Not read again: of many files that costs as much as all else that is known of them.
+            self._manifests.setdefault(SaveId(ship.fence, ship.n), outcome.manifest)
             write_index(self._context, self.history())
         return outcome
 
