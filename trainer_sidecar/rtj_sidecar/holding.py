@@ -22,7 +22,7 @@ from rtj_sidecar.latecomers import Late, Latecomers, known_of
 from rtj_sidecar.messages import OpenShip, Seen, SeenSave
 from rtj_sidecar.naming import Group, Heard, Naming, groups, next_naming
 from rtj_sidecar.opening import procs_of, world_of_new
-from rtj_sidecar.remembered import recorded_names, recorded_shape
+from rtj_sidecar.remembered import recorded_names, recorded_shape, said_as_torn
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.runs.ships import Ignored, Named
@@ -81,7 +81,7 @@ class Holding:
 
     def _is_late(self, rank: int, save: SeenSave) -> bool:
         """A share of what was named without it: from here on nobody may begin from that."""
-        late = self._late.hear(rank, save)
+        late = self._late.hear(rank, save, attempt=self._at.attempt)
         if late is None:
             return False
         self.word.has_latecomers = True
@@ -89,7 +89,7 @@ class Holding:
         return True
 
     def _refuse(self, late: Late) -> None:
-        self._refusing[late.rank, late.fingerprint] = late
+        self._refusing[late.rank, late.fingerprint or late.name] = late
         if late.name is not None:
             self._at.halves[late.name] = late.why
             self._at.tell_candidates()
@@ -98,6 +98,8 @@ class Holding:
         """What a holder before this one knew, by the records; what was heard so far is judged by
         it, too."""
         self._shape = recorded_shape(history) or self._shape
+        for name in said_as_torn(history, self._at.halves):
+            del self._at.halves[name]  # from here on the marks say it, and may take it back
         self._late.learn(recorded_names(history, job_uid=self._at.site.config.job_uid))
         for key, heard in list(self._heard.items()):
             if self._is_late(heard.rank, heard.save):

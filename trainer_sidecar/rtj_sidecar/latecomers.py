@@ -75,8 +75,9 @@ class Latecomers:
         new = [one for one in recorded if one.name not in here]
         self._known = deque([*new, *self._known], maxlen=KEPT)
 
-    def hear(self, rank: int, save: SeenSave) -> Late | None:
-        """Whether what a rank tells of for the first time is a share that came too late."""
+    def hear(self, rank: int, save: SeenSave, *, attempt: int) -> Late | None:
+        """Whether what a rank tells of for the first time is a share that came too late. In a later
+        `attempt` than its own that says nothing of how long this gang's shares take."""
         for one in reversed(self._known):
             if rank in one.ranks or one.attempt != save.attempt:
                 continue
@@ -86,6 +87,7 @@ class Latecomers:
             if not one.was_guess and one.facts.root_key != save.facts.root_key:
                 continue
             seconds = None if one.first_at is None else time.monotonic() - one.first_at
-            self.longest = max(self.longest, seconds or 0.0)
+            if save.attempt == attempt:
+                self.longest = max(self.longest, seconds or 0.0)
             return Late(one.name, rank, seconds, save.fingerprint)
         return None

@@ -6,9 +6,13 @@ to a save decides that, and a holder may die between any two words.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from rtj_api.reasons import Reason
+
 from rtj_sidecar.latecomers import KEPT, Known
 from rtj_sidecar.runs.history import History
-from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.keys import SaveId, parse_name
 from rtj_sidecar.runs.lineage import lineage
 from rtj_sidecar.runs.records import ManifestRecord, SaveFacts, ShipRecord
 from rtj_sidecar.unions import Shape, next_shape
@@ -56,6 +60,16 @@ def recorded_names(history: History, *, job_uid: str) -> list[Known]:
             )
         )
     return found[::-1]
+
+
+def said_as_torn(history: History, names: Collection[str]) -> list[str]:
+    """Those of which a mark says that they lack a share."""
+    return [
+        name
+        for name in names
+        if (save := parse_name(name)) is not None
+        and any(mark.reason == Reason.CHECKPOINT_TORN for mark in history.marks.get(save, ()))
+    ]
 
 
 def _record(history: History, save: SaveId) -> ManifestRecord | ShipRecord | None:

@@ -57,6 +57,8 @@ async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> N
             lambda: all(c.invalid for c in fleet.pods[0].report.candidates),
             why="a restart in place cannot begin from it either",
         )
+        seconds = fleet.pods[0].agent.holding._late.longest  # type: ignore[union-attr]
+        assert seconds > 0
         save(fleet, 20, ranks=range(3))
         await fleet.until(
             lambda: [m.ranks for m in fleet.history().manifests.values() if m.step == 20],
@@ -67,6 +69,10 @@ async def test_a_share_after_the_commit_takes_the_save_back(tmp_path: Path) -> N
         await fleet.replace(1, made_in=2)
         resume = await fleet.begin(replaced=[1])
         assert resume.step == 20
+        # Of the one that lacks a share the marks speak now, and a person may take that back.
+        assert not fleet.pods[0].agent.station.halves
+        torn = [c for c in fleet.pods[0].report.candidates if c.invalid is not None]
+        assert [c.name for c in torn] == [manifest.name]
 
 
 def dies_at_a_mark(verb: str, key: str) -> None:
