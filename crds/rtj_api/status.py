@@ -207,7 +207,9 @@ class PlannedStop(StatusModel):
     )
     cause: ReasonValue
     ranks: list[int] = Field(
-        default_factory=list, max_length=64, description="Whose pods or nodes are leaving."
+        default_factory=list,
+        max_length=MAX_REPLICAS,
+        description="Whose pods or nodes are leaving.",
     )
     step: int | None = None
     since: Time

@@ -25,7 +25,6 @@ from rtj_operator.core.recording import moment_of, record
 
 HEAR_SECONDS = 3.0  # in which an ending pod has to say that it heard its stop step
 MISSED = "Missed"
-_MAX_RANKS = 64
 _NOTES = {
     StopVerdict.AGREED: ("Normal", Reason.STOP_AGREED),
     StopVerdict.FINISH_LAST: ("Warning", Reason.LAST_SAVE_COUNTS),
@@ -74,7 +73,7 @@ def _is_decided(gang: Gang, first: Leaving, going: tuple[Leaving, ...]) -> bool:
     before = gang.status.stop
     if before is None or before.attempt != gang.attempt:
         return False
-    ranks = [one.member.rank for one in going][:_MAX_RANKS]
+    ranks = [one.member.rank for one in going]
     return before.cause == first.reason and before.ranks == ranks
 
 
@@ -97,7 +96,7 @@ def planned_for(
         attempt=gang.attempt,
         verdict=found.verdict,
         cause=cause,
-        ranks=[one.member.rank for one in going][:_MAX_RANKS],
+        ranks=[one.member.rank for one in going],
         step=found.step,
         since=now,
         until=None if found.last_for is None else now + round(found.last_for, 3),
@@ -170,10 +169,15 @@ def _follow(gang: Gang, planned: PlannedStop) -> Plan | None:
     return Plan(rule="stop", why=f"step {planned.step} is awaited", actions=actions)
 
 
-def _is_gone(member: Member, planned: PlannedStop) -> bool:
-    """Its pod's end was expected and has come. It may have been done there before the others."""
-    is_over = member.pod is None or member.pod.is_terminal
-    return is_over and member.rank in planned.ranks
+def _is_gone(gang: Gang, member: Member, planned: PlannedStop) -> bool:
+    """Its pod's end was expected and has come. It may have been done there before the others; one
+    that shows how it ended must have ended well."""
+    if member.rank not in planned.ranks:
+        return False
+    if member.pod is None or not member.pod.is_terminal:
+        return member.pod is None
+    end = member.ended_trainer(gang.attempt)
+    return end is not None and end.exit_code == 0
 
 
 def is_awaited(gang: Gang) -> bool:
@@ -193,7 +197,7 @@ def _limit(asked: PlannedStop) -> float:
 def has_stopped(gang: Gang, planned: PlannedStop) -> bool:
     """Every rank has ended with 0, or every rank that writes saves has one of that step: whoever
     has not ended yet waits for nothing but its own end."""
-    staying = [m for m in gang.members if not _is_gone(m, planned)]
+    staying = [m for m in gang.members if not _is_gone(gang, m, planned)]
     reports = [m.report for m in staying]
     ends = [m.ended_trainer(gang.attempt) for m in staying]
     if all(end is not None and end.exit_code == 0 for end in ends):
@@ -211,7 +215,7 @@ def _after_time(gang: Gang, planned: PlannedStop) -> Plan | None:
     ended = [
         m.rank
         for m in gang.members
-        if m.ended_trainer(gang.attempt) is not None or _is_gone(m, planned)
+        if m.ended_trainer(gang.attempt) is not None or _is_gone(gang, m, planned)
     ]
     if ended:
         missed = f"only ranks {ended[:8]} ended, and no save of step {planned.step} was finished"
@@ -264,7 +268,7 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
 
 
 def _reached(gang: Gang, planned: PlannedStop) -> str:
-    ends = [m.ended_trainer(gang.attempt) for m in gang.members if not _is_gone(m, planned)]
+    ends = [m.ended_trainer(gang.attempt) for m in gang.members if not _is_gone(gang, m, planned)]
     if all(ends):
         return f"all ranks stopped at step {planned.step}"
     return f"every rank that saves has a save of step {planned.step} or later"
@@ -273,7 +277,7 @@ def _reached(gang: Gang, planned: PlannedStop) -> str:
 def _losses(gang: Gang, planned: PlannedStop) -> tuple[Fault, ...]:
     going = {one.member.rank: (one.reason, one.why) for one in leaving(gang)}
     for member in gang.members:
-        if _is_gone(member, planned):
+        if _is_gone(gang, member, planned):
             why = planned.message.partition(";")[0]
             going[member.rank] = (Reason(planned.cause), why)
     return tuple(
@@ -312,5 +316,5 @@ def _other_faults(gang: Gang) -> list[Fault]:
         for member in gang.members
         if (fault := failures.fault_of(gang, member)) is not None
         and not is_awaited_end(fault, member)
-        and not (asked is not None and _is_gone(member, asked))
+        and not (asked is not None and _is_gone(gang, member, asked))
     ]

@@ -195,3 +195,14 @@ def test_an_operator_that_comes_back_brings_its_key_before_a_pod_ends(obeys: boo
     assert told(plan) == ({1: None} if obeys else {})
     said = [a.directive for a in plan.actions if isinstance(a, PatchDirective)]
     assert all(d == pod_of(seen, 1).directive for d in said)
+
+
+def test_a_pod_that_is_killed_before_its_step_is_an_ordinary_loss(gang: Observed) -> None:
+    """The kubelet evicts for memory within a second: the others would wait for nothing."""
+    seen = applied(terminating(gang, 1, ago=2), decide(terminating(gang, 1, ago=2)))
+    killed = with_pod(seen, 1, phase="Failed", reason="Evicted", message="The node was low on it")
+    plan = decide(killed)
+    assert plan.status is not None
+    assert (plan.rule, plan.status.attempt) == ("fault", 2)
+    well = with_exit(killed, 1, exit_code=0, asked_to_stop=True)
+    assert decide(well).rule == "stop", "it has saved there: the others are about to"
