@@ -17,9 +17,12 @@ LEAD_SECONDS = 4.0  # until the last rank has read the step: two rounds of direc
 LEAD_STEPS = 1
 SPARE_SECONDS = 2.0
 SAVE_TIMES = 1.5  # of what saves took: one at an unusual moment may wait for a disk
-SAVE_UNKNOWN_SECONDS = 10.0  # nothing was saved yet in this attempt
+# Nothing was saved yet. Not more: to ask in vain costs a moment, not to ask what was trained.
+UNKNOWN_SECONDS = 5.0
 PATIENCE_TIMES, PATIENCE_SECONDS = 1.5, 6.0  # who has not saved by then does not obey
 SIGNS_PER_SECOND = 2.0  # what is printed is read so often; see `first_step_after`
+
+_ASSUMED = " (assumed: none was measured)"
 
 
 class StopVerdict(StrEnum):
@@ -73,15 +76,15 @@ def plan_stop(
     step = max(first_step_after(step, age=age, pace=pace) for step, age, pace in known)
     behind = min(step for step, _, _ in known)
     reach = (step - behind) * slowest
-    save = SAVE_UNKNOWN_SECONDS if costs.save is None else SAVE_TIMES * costs.save
-    upload = 0.0 if not ships else save if costs.upload is None else costs.upload
+    save = UNKNOWN_SECONDS if costs.save is None else SAVE_TIMES * costs.save
+    upload = 0.0 if not ships else UNKNOWN_SECONDS if costs.upload is None else costs.upload
     need = reach + save + upload + SPARE_SECONDS
     parts = [
         f"{reach:.1f} s to step {step} from {behind} at {slowest:.3g} s a step",
-        f"{save:.1f} s to save" + (" (assumed: none was measured)" if costs.save is None else ""),
+        f"{save:.1f} s to save" + (_ASSUMED if costs.save is None else ""),
     ]
     if ships:
-        parts.append(f"{upload:.1f} s to ship it")
+        parts.append(f"{upload:.1f} s to ship it" + (_ASSUMED if costs.upload is None else ""))
     parts.append(f"{SPARE_SECONDS:.0f} s to spare")
     sum_of = f"{' + '.join(parts)} = {need:.1f} s"
     if need > left:

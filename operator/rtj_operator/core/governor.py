@@ -2,7 +2,7 @@
 
 Written to status and told to rank 0's trainer; advice, for trainers save when they will. Mean time
 to interruption and stalls come from the time ledger, sizes and latencies from the saves themselves.
-What was not seen stays unknown. Must never be read by a rule. Pure.
+What was not seen stays unknown. Must never be read by a rule, but for what saves cost. Pure.
 """
 
 from __future__ import annotations

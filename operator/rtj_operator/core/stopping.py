@@ -140,9 +140,12 @@ def _costs(gang: Gang) -> SaveCosts:
         for v in views
         if v.pending_bytes and v.upload_bytes and v.upload_seconds is not None
     ]
+    advice = gang.status.interval  # has the figures of the attempts before
+    known_save = advice.writing_seconds if advice is not None else None
+    known_upload = advice.durable_latency_seconds if advice is not None else None
     return SaveCosts(
-        save=max(saves, default=None),
-        upload=max(uploads, default=None),
+        save=max(saves, default=known_save),
+        upload=max(uploads, default=known_upload),
         pending=max(pending, default=0.0),
     )
 

@@ -35,8 +35,8 @@ def ranks(*steps: int | None, pace: float | None = 1.0, age: float = 0.0) -> lis
         (ranks(100, pace=30), 75, USUAL, FINISH_LAST, "60.0 s to step 102"),
         (ranks(100, pace=30), 90, USUAL, AGREED, "60.0 s to step 102"),
         # nothing measured yet: a careful guess, and said to be one
-        (ranks(5), 330, SaveCosts(), AGREED, "10.0 s to save (assumed: none was measured)"),
-        (ranks(5), 20, SaveCosts(), FINISH_LAST, "(assumed: none was measured)"),
+        (ranks(5), 18.1, SaveCosts(), AGREED, "5.0 s to save (assumed: none was measured)"),
+        (ranks(5), 17.9, SaveCosts(), FINISH_LAST, "5.0 s to ship it (assumed: none was measured)"),
         # what cannot be known or told
         (ranks(100, None), 330, USUAL, FINISH_LAST, "the step of rank 1 is not known"),
         (ranks(100, pace=None), 330, USUAL, FINISH_LAST, "the pace of rank 0 is not known"),
