@@ -195,6 +195,12 @@ DAMAGED: dict[str, tuple[str, Damage, Reason, str]] = {
         "orbax", renamed("20/state", "20/state.orbax-checkpoint-tmp"),
         Reason.MARKER_MISSING, "renamed",
     ),
+    "commit lost": (
+        "orbax", lost("20/commit_success.txt"), Reason.MARKER_MISSING, "20/commit_success.txt",
+    ),
+    "commit of an item lost": (
+        "orbax", lost("20/state/commit_success.txt"), Reason.MARKER_MISSING, "20/state/commit",
+    ),
     "manifest cut": ("orbax", cut(MANIFEST), Reason.TRUNCATED, MANIFEST),
     "manifest hole": ("orbax", hole(MANIFEST, size=8), Reason.CHECKSUM_MISMATCH, "CRC-32C"),
     "manifest lost": ("orbax", lost(MANIFEST), Reason.FILES_MISSING, "manifest.ocdbt"),

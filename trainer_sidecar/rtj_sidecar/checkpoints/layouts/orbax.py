@@ -35,6 +35,7 @@ from rtj_sidecar.checkpoints.types import (
 
 MARKER = "_CHECKPOINT_METADATA"
 TREE = "_METADATA"
+COMMITTED = "commit_success.txt"
 TEMPORARY = ".orbax-checkpoint-tmp"
 _MANIFEST = "manifest.ocdbt"
 _PROCESS = re.compile(r"^(.*/)?(ocdbt\.|array_metadatas/)process_(\d+)(?:/|$)")
@@ -89,7 +90,8 @@ class OrbaxLayout:
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
         named = {item for part in parts for item in _named_items(part.facts)}
         for marker in (path for path in union if name_of(path) == MARKER):
-            if gone := _gone_item(union, root=marker[: -len(MARKER)], named=named):
+            root = marker[: -len(MARKER)]
+            if gone := _gone_item(union, root=root, named=named) or _not_committed(union, root):
                 return gone
         return _set_gate(union)
 
@@ -214,6 +216,9 @@ def _marker_gate(
     if not check.facts.get("commit_timestamp_nsecs"):
         detail = f"{entry.path} states no time of a commit: the save did not finish"
         return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
+    root = f"{save.root_key}/"
+    if expect.whole and (gone := _not_committed([f"{root}{path}" for path in files], root)):
+        return gone
     return GateResult(Gate.MARKER, True, f"{MARKER} states when it was committed")
 
 
@@ -246,6 +251,21 @@ def _gone_item(paths: Iterable[str], *, root: str, named: Iterable[str]) -> Gate
         return None
     detail = f"{root}{gone[0]}/ is missing or empty, {MARKER} names it as an item of this save"
     return common.failed(Gate.SET, Reason.FILES_MISSING, detail)
+
+
+def _not_committed(paths: Iterable[str], root: str) -> GateResult | None:
+    """Releases from 0.12 on leave COMMITTED in each item and, last of all, in the save; where they
+    commit by that file instead of by a rename they overlook a save without it. None where nothing
+    is missing, or where no such file is, as with older releases."""
+    below = {path[len(root) :] for path in paths if path.startswith(root)}
+    places = {path[: -len(COMMITTED)] for path in below if name_of(path) == COMMITTED}
+    if not places:
+        return None
+    wanted = {"", *(path[: -len(TREE)] for path in below if name_of(path) == TREE)}
+    if not (missing := sorted(wanted - places)):
+        return None
+    detail = f"{root}{missing[0]}{COMMITTED} is missing: the save did not finish"
+    return common.failed(Gate.MARKER, Reason.MARKER_MISSING, detail)
 
 
 def _whole_gate(save: FoundSave, files: Mapping[str, FileEntry]) -> GateResult:
