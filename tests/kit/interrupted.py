@@ -1,6 +1,7 @@
 """Every state in which a kill can leave a save, from a real whole one: the first files in the order
-of their times, the next one half written, the rest not there. Exact where files are written one
-after another; ranks that write at once are one of their orders."""
+of their times, the next one half written, the rest not there, nor anything that came later than
+what is cut, such as a second copy. Exact where files are written one after another; ranks that
+write at once are one of their orders."""
 
 from __future__ import annotations
 
@@ -24,6 +25,9 @@ def interrupted(root: Path, save: FoundSave, *, into: Path) -> Iterator[str]:
             shutil.copytree(root, into, symlinks=True)
             for later in files[at + half :]:
                 (into / later.path).unlink()
+            for other in into.rglob("*"):
+                if other.is_file() and other.stat().st_mtime_ns > entry.mtime_ns:
+                    other.unlink()
             if half:
                 place = into / entry.path
                 place.write_bytes(place.read_bytes()[: entry.size // 2])
