@@ -27,6 +27,8 @@ def queue(product: Stack, space: Kube, tmp_path: Path) -> Iterator[Kueue]:
         pytest.skip(message)
     with kueue(product.kube, space=space, gpus=2, place=place, work=tmp_path) as made:
         yield made
+        # Shown for a test that failed.
+        print(made.process.log.read_text()[-200_000:])
 
 
 def wish(priority: str) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def test_a_preempted_gang_queues_and_goes_on_from_its_checkpoint(
     high = queued(product, space, "high", priority="high", steps=150)
     status = low.wait_status("waits in the queue", waits_in_queue, within=120)
     current = status["current"]
-    assert current["cause"] == "PreemptedByQueue", current
+    assert current["cause"] == "PreemptedByQueue", f"{current}\n{low.describe()}"
     assert "Preempted to accommodate a workload" in current["message"]
     assert status["budgets"]["restartsSinceProgress"] == 0
     saved = status["checkpoint"]["lastDurableStep"]

@@ -23,12 +23,26 @@ from rtj_operator.core.observed import (
     PodView,
     SpecProblem,
 )
-from rtj_operator.core.plan import CreatePod, CreateSpare, DeleteJob, DeletePod, PatchDirective
+from rtj_operator.core.plan import (
+    CreatePod,
+    CreateSpare,
+    DeleteJob,
+    DeletePod,
+    FreePod,
+    PatchDirective,
+)
 
-from kit import simulated_laws, simulated_nodes, simulated_training, simulated_views
+from kit import (
+    simulated_laws,
+    simulated_nodes,
+    simulated_queue,
+    simulated_training,
+    simulated_views,
+)
 from kit.simulated_laws import LawBroken
 from kit.simulated_nodes import TICK
 from kit.simulated_pod import Pod, Save
+from kit.simulated_queue import Queue
 from kit.simulated_store_mode import Agreement
 from kit.simulated_trouble import Trouble
 
@@ -98,6 +112,7 @@ class World:
     ghosts: list[Pod] = field(default_factory=list)  # force-deleted, their node may still run them
     older: list[PodView] = field(default_factory=list)
     store: Store = field(default_factory=Store)
+    queue: Queue | None = None  # Kueue, for a job with scheduling.gang: kueue
     trouble: Trouble = field(default_factory=Trouble)
     created_at: float = 998.0  # the job
     job_uid: str = "abcd0000-0000-0000-0000-000000000001"
@@ -226,6 +241,7 @@ class World:
         for node in self.nodes.values():
             if node.linked and self.now - node.lease_at >= 10:
                 node.lease_at = self.now
+        simulated_queue.reconcile(self)
         simulated_nodes.schedule(self)
         before = {p.uid: (p.sequence, p.boot) for p in self.pods.values()}
         for pod in [*self.pods.values(), *self.ghosts]:
@@ -324,6 +340,8 @@ class World:
             avoid_nodes=action.avoid_nodes if isinstance(action, CreatePod) else (),
             shun_nodes=action.shun_nodes,
         )
+        if isinstance(action, CreatePod):
+            simulated_queue.join(self, self.pods[action.name], since=action.group_since)
         self.hint = True
 
     def delete(self, action: DeletePod) -> None:
@@ -334,11 +352,21 @@ class World:
         if action.force:
             if pod.node is not None and self.is_linked(pod) and pod.phase == "Running":
                 raise LawBroken(f"{pod.name} was forced away from a living node")
-            del self.pods[action.name]
-            self.ghosts.append(pod)
-            self.hint = True
+            if pod not in self.ghosts:
+                self.ghosts.append(pod)
+            pod.deleting_since = pod.deadline = pod.deleting_since or self.now
+            simulated_queue.remove(self, pod)
         else:
             self.delete_pod(action.name)
+
+    def free(self, action: FreePod) -> None:
+        self._write("free")
+        pod = self.pods.get(action.name)
+        if pod is None:
+            return
+        if pod.uid != action.uid or str(pod.rv) != action.resource_version:
+            raise Conflict("the pod changed")
+        simulated_queue.free(self, pod)
 
     def delete_job(self, action: DeleteJob) -> None:
         self._write("delete job")

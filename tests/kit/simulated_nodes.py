@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rtj_api.wire import TrainerState
 
-from kit import simulated_stop
+from kit import simulated_queue, simulated_stop
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -21,7 +21,7 @@ def schedule(world: World) -> None:
         if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
             used[pod.node] = used.get(pod.node, 0) + 1
     for pod in sorted(world.pods.values(), key=lambda p: p.name):
-        if pod.node is not None or world.now < pod.created_at + 0.25:
+        if pod.node is not None or pod.gated or world.now < pod.created_at + 0.25:
             continue
         liked_first = sorted(world.nodes.values(), key=lambda n: n.name in pod.shun_nodes)
         for node in liked_first:
@@ -67,9 +67,9 @@ def kubelet(world: World, pod: Pod) -> None:
                 pod.change()
             return
         is_drained = not pod.pending or world.now >= (pod.deadline or 0)
-        if is_drained and world.now >= pod.deleting_since + 1.0:
-            del world.pods[pod.name]
-            world.hint = True
+        is_over = pod.phase in ("Succeeded", "Failed")
+        if is_drained and not is_over and world.now >= pod.deleting_since + 1.0:
+            simulated_queue.remove(world, pod)
 
 
 def collect(world: World) -> None:
@@ -84,8 +84,11 @@ def collect(world: World) -> None:
         is_over = pod.phase in ("Succeeded", "Failed")
         is_orphan = node is not None and not node.exists
         if is_orphan or (is_ending and (node is None or is_over)):
-            del world.pods[pod.name]
-            world.hint = True
+            if is_orphan and not is_over:
+                pod.phase = "Failed"
+            if not pod.kept:
+                del world.pods[pod.name]
+                world.hint = True
             continue
         silent_since = node.silent_since if node is not None else None
         if silent_since is not None and not is_ending and world.now >= silent_since + 340:

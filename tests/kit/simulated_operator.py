@@ -16,6 +16,7 @@ from rtj_operator.core.plan import (
     CreateSpare,
     DeleteJob,
     DeletePod,
+    FreePod,
     PatchDirective,
     Plan,
 )
@@ -60,12 +61,14 @@ class Operator:
     def _apply(self, observed: Observed, plan: Plan) -> None:
         world = self.world
         self._write_log(plan)
-        for kind in (DeletePod, CreatePod | CreateSpare, PatchDirective, DeleteJob):
+        for kind in (DeletePod, FreePod, CreatePod | CreateSpare, PatchDirective, DeleteJob):
             for action in plan.actions:
                 if isinstance(action, kind):
                     match action:
                         case DeletePod():
                             world.delete(action)
+                        case FreePod():
+                            world.free(action)
                         case CreatePod() | CreateSpare():
                             world.create(action)
                         case PatchDirective():
@@ -93,6 +96,8 @@ class Operator:
                 parts.append(f"create {action.name}")
             elif isinstance(action, DeletePod):
                 parts.append(f"{'force-delete' if action.force else 'delete'} {action.name}")
+            elif isinstance(action, FreePod):
+                parts.append(f"free {action.name} of the queue")
             elif isinstance(action, DeleteJob):
                 parts.append("delete the job")
             else:

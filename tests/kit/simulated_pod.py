@@ -132,6 +132,10 @@ class Pod:
     avoid_nodes: tuple[str, ...] = ()
     shun_nodes: tuple[str, ...] = ()
     zombie_since: float | None = None  # forced away, and its node is back
+    group: str | None = None  # Kueue's pod group
+    gated: bool = False
+    kept: bool = False  # by Kueue's finalizer
+    ended_by_queue: str | None = None
     mute: bool = False  # answers, but takes no directive up
     through: int = 0  # the attempt that goes on through the store
     passed_on: int = 0  # the attempt whose end its container told

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtj_api import contract
+from rtj_operator.core.gangs import QUEUE_GATE
 from rtj_operator.core.node_ledger import NodeFacts, advice
 from rtj_operator.core.observed import (
     ContainerEnd,
@@ -128,8 +129,14 @@ def _pod_view(world: World, pod: Pod) -> PodView:
         deletion_deadline=pod.deadline,
         disruption=pod.disruption,
         scheduled=None
-        if pod.node is None and pod.unschedulable_since is None
+        if pod.node is None and pod.unschedulable_since is None and not pod.gated
         else (pod.node is not None),
+        scheduled_since=pod.scheduled_at,
+        gates=(QUEUE_GATE,) if pod.gated else (),
+        group=pod.group,
+        is_queued=pod.group is not None,
+        is_kept_by_queue=pod.kept,
+        ended_by_queue=pod.ended_by_queue,
         unschedulable_message="0/4 nodes are available" if pod.unschedulable_since else None,
         unschedulable_since=pod.unschedulable_since,
         trainer=trainer if running or pod.released or pulling else None,

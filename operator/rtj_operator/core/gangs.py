@@ -23,7 +23,7 @@ QUEUE_MANAGED_LABEL = QUEUE_FINALIZER = f"{_KUEUE}/managed"
 QUEUE_GATE = f"{_KUEUE}/admission"
 QUEUE_STOPS = "TerminationTarget"  # the condition that Kueue sets before it deletes a pod
 _TOTAL = f"{_KUEUE}/pod-group-total-count"
-_RETRIABLE = f"{_KUEUE}/retriable-in-group"
+_SERVING = f"{_KUEUE}/pod-group-serving"
 _ROLE = f"{_KUEUE}/role-hash"
 _INDEX = f"{_KUEUE}/pod-group-pod-index-label"
 _PRIORITY = f"{_KUEUE}/priority-class"
@@ -74,8 +74,9 @@ def joined(manifest: Manifest, spec: JobSpec, *, owner: Owner, since: int | None
             labels[_PRIORITY] = wish.priority_class
         notes |= {
             _TOTAL: str(spec.replicas),
-            # The group is over, and gives its quota back, as soon as all its pods have ended.
-            _RETRIABLE: "false",
+            # A pod that was deleted may end with 0. Without this Kueue takes it for a part that
+            # is done, gives its quota away for good and never lets the replacement go (seen).
+            _SERVING: "true",
             # Ranks are alike whatever nodes a replaced pod keeps off: else Kueue would take that
             # affinity for another role, and end the gang.
             _ROLE: _ONE_ROLE,

@@ -189,7 +189,9 @@ def _not_made(gang: Gang, pod: PodView) -> tuple[Reason, str] | None:
     """It has a node and no container has ever begun there: usually a volume that is not there."""
     if not _untouched(pod):
         return None
-    if not gang.alarm.has_passed(pod.created_at + gang.policy.containers_made_seconds):
+    # It may have waited in a queue for days before.
+    since = pod.scheduled_since if pod.scheduled_since is not None else pod.created_at
+    if not gang.alarm.has_passed(since + gang.policy.containers_made_seconds):
         return None
     return (
         Reason.CONTAINER_CONFIG_ERROR,

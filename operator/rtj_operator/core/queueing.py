@@ -2,9 +2,9 @@
 
 A group is one Workload with one reservation of quota. It goes on for as long as one of its pods
 holds a node; replaced ranks join it and are let go at once. When none does, it is over: its pods
-are ended, Kueue gives the quota back, and the next attempt queues anew under another name. So a
-suspended, held or preempted job never keeps quota, and no new pod ever meets a Workload that is
-finished or being deleted. Facts are Kueue's own (0.17, tried); pure.
+are ended and freed, Kueue gives the quota back, and the next attempt queues anew under another
+name. So a suspended, held or preempted job never keeps quota, and no new pod ever meets a Workload
+that is being evicted or deleted. Facts are Kueue's own (0.17, tried); pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _holds_a_node(member: Member) -> bool:
 
 def is_over(gang: Gang, lost: Collection[int], faults: Collection[Fault]) -> bool:
     """The group cannot serve another attempt: the queue ends it, or no pod of it is left that is
-    known to have been let go. A pod that still waits is no proof: its Workload may be finished."""
+    known to have been let go. A pod that still waits is no proof: its Workload may be put out."""
     if not is_queued(gang):
         return False
     if any(f.reason == Reason.PREEMPTED_BY_QUEUE for f in faults):
@@ -75,8 +75,8 @@ def room(gang: Gang) -> int | None:
 def freeing(pod: PodView) -> FreePod | None:
     """A deleted pod that has ended, or never began, and is kept only by Kueue's finalizer.
 
-    Kueue takes it off when it sees a replacement or the end of the group; not from a pod that was
-    never let go, one that lies on a lost node, or where Kueue is no more.
+    Kueue takes it off when it sees a replacement; not from a pod whose group is over, that was
+    never let go or that lies on a lost node, nor where Kueue is no more.
     """
     if not pod.is_kept_by_queue or pod.deleting_since is None:
         return None

@@ -126,7 +126,7 @@ def test_pods_of_an_older_group_are_not_counted() -> None:
 
 
 def test_without_a_pod_on_a_node_the_group_is_over() -> None:
-    """A pod that waits proves nothing: the Workload may be finished, and would never let it go."""
+    """A pod that waits proves nothing: its Workload may be put out, and would not let it go."""
     seen = with_pod(without_pod(queued(), 1), 0, node=None, gates=(QUEUE_GATE,), phase="Pending")
     current = status_of(decide(seen)).current
     assert current is not None

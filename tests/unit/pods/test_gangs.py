@@ -35,7 +35,7 @@ def test_a_kueue_pod_is_one_of_a_plain_pod_group() -> None:
     assert labels["kueue.x-k8s.io/pod-group-name"] == "gpt-g7-0a1b"
     assert labels["kueue.x-k8s.io/priority-class"] == "high"
     assert notes["kueue.x-k8s.io/pod-group-total-count"] == "4"
-    assert notes["kueue.x-k8s.io/retriable-in-group"] == "false"
+    assert notes["kueue.x-k8s.io/pod-group-serving"] == "true"
     assert labels[notes["kueue.x-k8s.io/pod-group-pod-index-label"]] == "3"
     assert pod["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
     assert gangs.desired_group(spec, owner=OWNER) is None
