@@ -123,6 +123,13 @@ SPEC: Final = (
         "apply it anew; with the same runID it goes on from the newest save",
     ),
     Rule(
+        "spares-queue",
+        "!has(self.scheduling) || !has(self.scheduling.gang) || self.scheduling.gang != 'kueue' || "
+        "!has(self.recovery) || !has(self.recovery.spares) || self.recovery.spares == 0",
+        "with scheduling.gang kueue a spare would stand outside of the gang's quota: set "
+        "recovery.spares to 0, or another scheduling.gang",
+    ),
+    Rule(
         "store-or-volume",
         "has(self.checkpoint.store) || (has(self.template.spec.volumes) && "
         "self.template.spec.volumes.size() > 0)",

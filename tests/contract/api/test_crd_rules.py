@@ -55,6 +55,15 @@ CASES["pod-group-gang"] = Case(
     refuses=[job(scheduling={**QUEUED, "podGroup": TOPOLOGY})],
 )
 
+CASES["spares-queue"] = Case(
+    "set recovery.spares to 0",
+    takes=[
+        job(scheduling=QUEUED, recovery={"spares": 0}),
+        job(scheduling={"gang": "volcano"}, recovery={"spares": 1}),
+    ],
+    refuses=[job(scheduling=QUEUED, recovery={"spares": 1})],
+)
+
 RUN = {"runID": "run-1", "store": {"url": "file:///mnt/store"}}
 CHANGES = {
     "replicas-immutable": ({"replicas": 3}, "replicas cannot be changed"),
