@@ -89,7 +89,7 @@ def new_holder(gang: Gang) -> Plan | None:
     hold, zero = gang.status.hold, gang.rank_zero if gang.members else None
     if hold is None or zero is None or not _lacks_holder(gang):
         return None
-    if zero.made_in == gang.attempt and not gang.status.is_started:
+    if zero.made_in == gang.attempt and not gang.status.is_started and zero.stand_in is None:
         return None  # recorded already
     cause = Cause(
         reason=Reason.POD_DELETED,
@@ -114,7 +114,7 @@ def holder_creation(gang: Gang) -> list[Action]:
     zero = gang.rank_zero if gang.members else None
     if zero is None or gang.job.problem is not None or not _lacks_holder(gang):
         return []
-    if zero.made_in != gang.attempt or gang.status.is_started:
+    if zero.made_in != gang.attempt or gang.status.is_started or zero.stand_in is not None:
         return []
     refused = gang.observed.rejections.get(zero.name)
     wait = gang.policy.create_retry_seconds

@@ -148,6 +148,15 @@ def test_a_spare_on_the_lost_node_is_lost_with_it() -> None:
     assert (status.attempt, status.stand_ins) == (2, [])
 
 
+def test_a_spare_whose_node_was_given_notice_is_left_alone() -> None:
+    observed = seen()
+    node = str(pod_of(observed, NO_RANK).node)
+    taints = ("cloud.google.com/impending-node-termination:NoSchedule",)
+    noticed = {**observed.nodes, node: replace(observed.nodes[node], taints=taints)}
+    status = status_of(decide(replace(lost(observed), nodes=noticed)))
+    assert (status.attempt, status.stand_ins) == (2, [])
+
+
 def test_the_spare_with_the_newest_save_goes_first() -> None:
     observed = seen(spares=2)
     newest = observed.job.status.checkpoint.last_durable_name if observed.job else None

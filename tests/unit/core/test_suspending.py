@@ -11,7 +11,7 @@ from kit.simulated import World
 from kit.simulated_operator import Operator
 from rtj_api import wire
 from rtj_api.reasons import Reason
-from rtj_api.status import ConditionType, JobPhase
+from rtj_api.status import ConditionType, JobPhase, StandIn
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import JobSpec, Observed, ReportView
 from rtj_operator.core.plan import CreatePod, DeletePod, PatchDirective
@@ -206,6 +206,21 @@ def test_a_lost_rank_0_is_made_anew_to_commit_what_the_others_saved() -> None:
     told = [a.directive for a in actions if isinstance(a, PatchDirective)]
     assert [(d.rank, d.phase) for d in told] == [(1, wire.Phase.STOP)]
     assert deleted(after) == set()
+
+
+def test_a_spare_that_was_to_be_rank_0_and_is_gone_is_not_made_anew() -> None:
+    """It had been recorded, and lost before it was told: rank 0 gets a pod of its own."""
+    seen = stopped(suspended(running()), 1, pending=1, phase="Draining")
+    seen = replace(seen, pods=tuple(p for p in seen.pods if p.rank != 0))
+    status = decide(seen).status
+    assert status is not None
+    lost = StandIn(rank=0, spare=0, made_in=1)
+    after = with_job(seen, status=status.model_copy(update={"stand_ins": [lost]}))
+    again = decide(after).status
+    assert again is not None
+    assert (again.attempt, again.placements[0], again.stand_ins) == (3, 3, [])
+    made = decide(with_job(seen, status=again)).actions
+    assert [a.name for a in made if isinstance(a, CreatePod)] == ["gpt-0-3-abcd"]
 
 
 def test_a_rank_0_made_anew_takes_no_pod_of_an_older_template_along() -> None:
