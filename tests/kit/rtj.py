@@ -49,11 +49,20 @@ class Job:
     def status(self) -> dict[str, Any]:
         return self.get().get("status") or {}
 
-    def pods(self) -> list[dict[str, Any]]:
-        """Its pods that are not being deleted, by rank."""
+    def _living(self) -> list[dict[str, Any]]:
         found = self.kube.list("pods", selector=f"{contract.LABEL_JOB}={self.name}")
-        alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
-        return sorted(alive, key=lambda pod: int(pod["metadata"]["labels"][contract.LABEL_RANK]))
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def pods(self) -> list[dict[str, Any]]:
+        """The pods of its ranks that are not being deleted, by rank."""
+        found = [p for p in self._living() if contract.LABEL_RANK in p["metadata"]["labels"]]
+        return sorted(found, key=lambda pod: int(pod["metadata"]["labels"][contract.LABEL_RANK]))
+
+    def spares(self) -> list[dict[str, Any]]:
+        """Its pods that wait for a rank, by name."""
+        role = contract.ROLE_SPARE
+        found = [p for p in self._living() if p["metadata"]["labels"][contract.LABEL_ROLE] == role]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def pod(self, rank: int) -> dict[str, Any]:
         for pod in self.pods():
@@ -85,7 +94,9 @@ class Job:
 
     def report(self, rank: int) -> dict[str, Any]:
         """The sidecar's report, from the host: it can reach the pods' addresses."""
-        pod = self.pod(rank)
+        return self.report_of(self.pod(rank))
+
+    def report_of(self, pod: dict[str, Any]) -> dict[str, Any]:
         url = f"http://{pod['status']['podIP']}:{sidecar_port(pod)}{contract.PATH_STATUS}"
         with urllib.request.urlopen(url, timeout=5) as answer:
             return json.load(answer)
