@@ -54,9 +54,9 @@ class GangWord:
         """The newest question at which a rank had nothing unfinished; silent ranks are absent."""
         told = {r: s for r, s in self.said.items() if s.attempt == self._at.attempt}
         return {
-            rank: sys.maxsize if seen.final else seen.answered
+            rank: sys.maxsize if self._has_ended(seen) else seen.answered
             for rank, seen in told.items()
-            if seen.final or not seen.is_writing
+            if self._has_ended(seen) or not seen.is_writing
         }
 
     def sent(self, name: str) -> set[int]:
@@ -87,11 +87,18 @@ class GangWord:
             rank in new  # an empty pod has nothing to tell
             or (
                 rank in self.said
-                and self.said[rank].final
+                and self._has_ended(self.said[rank])
                 and self.said[rank].attempt == self._at.attempt
             )
             for rank in range(size)
         )
+
+    def _has_ended(self, seen: Seen) -> bool:
+        """Whether nothing more comes of its trainer. What a rank said in prepare of the trainer
+        before, and was heard late or was its only word, says nothing of the one that runs now."""
+        at = self._at
+        is_now = at.link.told_to_go() < at.attempt or seen.went is None or seen.went >= at.attempt
+        return seen.final and is_now
 
     def others_open(self) -> frozenset[str] | None:
         """What they have open for writing, by their supervisors' word; None where one is silent."""
@@ -106,7 +113,7 @@ class GangWord:
         told = self._others()
         if told is None or directive is None or directive.replaced:
             return False
-        return all(seen.final for seen in told)
+        return all(self._has_ended(seen) for seen in told)
 
     def _others(self) -> list[Seen] | None:
         at = self._at
@@ -124,7 +131,7 @@ class GangWord:
             # Its last word, of the attempt before, may still be known here.
             heard = {rank for rank, seen in self.said.items() if seen.attempt == self._at.attempt}
             absent = set(directive.replaced) - heard
-            if absent & set(ship.expected):
+            if absent & {*ship.expected, *ship.asked}:
                 return sorted(absent)
         if ship.fence == self._at.fence:
             return []

@@ -85,6 +85,12 @@ class Holding:
         if late is None:
             return False
         self.word.has_latecomers = True
+        named = self.list.open.get(late.name or "")
+        if named is not None and rank in named.record.asked:
+            # It was silent, and is waited for: its share belongs to it.
+            self._done.append((rank, save.fingerprint))
+            self.list.knows_generation(named, rank, save.fingerprint)
+            return True
         self._refuse(late)
         return True
 
@@ -233,6 +239,7 @@ class Holding:
             seen={rank: heard.save.paths for rank, heard in found.name.by_rank.items()},
             world_size=world,
             made_in=lead.attempt,
+            asked=found.silent,
             shape=shape.kinds,
             parent=entry.parent,
         )
@@ -277,7 +284,7 @@ class Holding:
             **said_against(facts.facts, required=at.site.config.required_keys),
             world_size=ship.world_size,
             layout=ship.layout,
-            needs=ship.expected,
+            needs=sorted({*ship.expected, *ship.asked}),
             written_at=ship.named_at,
         )
         if at.run is not None:

@@ -34,6 +34,7 @@ class Seen(Wire):
     pinned: list[str] = Field(default_factory=list)  # names of saves whose files it has
     parts: list[str] = Field(default_factory=list)  # names whose part is in the store
     final: bool = False  # the trainer of this attempt has ended and the directory was looked at
+    went: int | None = None  # the attempt that its trainer was told to go in last
     url: str | None = None  # where its sidecar serves files
     open_paths: list[str] | None = None  # that its pod's trainer has open for writing, if known
     answered: int = 0  # the `Ships.question` that was heard before its last look at the directory

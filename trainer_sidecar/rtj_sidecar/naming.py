@@ -68,9 +68,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """`name`: to be named now. `skipped`: never to be named. `wake_at`: look again then."""
+    """`name`: to be named now. `silent`: who may have a share of it, and has not said anything.
+    `skipped`: never to be named. `wake_at`: look again then."""
 
     name: Group | None = None
+    silent: tuple[int, ...] = ()
     skipped: tuple[Group, ...] = ()
     wake_at: float | None = None
 
@@ -162,4 +164,6 @@ def next_naming(
     whole = [group for group in ready if group.lead.facts.full_state is not False]
     chosen = ready[0] if len(ready) <= MAX_OPEN - open_ships else (whole or ready)[-1]
     older = tuple(g for g in waiting if g.arrival < chosen.arrival)
-    return Naming(name=chosen, skipped=older)
+    silent = expected - set(chosen.by_rank) if chosen.lead.attempt else set()
+    silent = {rank for rank in silent if told.get(rank, -1) < chosen.question}
+    return Naming(name=chosen, silent=tuple(sorted(silent)), skipped=older)

@@ -90,6 +90,12 @@ class ShipList:
         """Whether an open save is known to be what that rank tells of."""
         return any(ship.generations.get(rank) == fingerprint for ship in self.open.values())
 
+    def knows_generation(self, ship: OpenShip, rank: int, fingerprint: str) -> None:
+        """What that rank has of an open save, told after it got its name."""
+        known = {**ship.generations, rank: fingerprint}
+        self.open[ship.record.name] = ship.model_copy(update={"generations": known})
+        self.tell()
+
     # --- what became of saves ---
 
     def add(self, ship: OpenShip) -> None:

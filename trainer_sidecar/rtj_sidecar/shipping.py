@@ -177,10 +177,17 @@ class Shipping:
                 await asyncio.sleep(0.5)
 
     async def _ask_store(self) -> None:
-        run, fence = self._at.run, self._ships.fence
-        if run is None or fence is None:
+        run, at = self._at.run, self._at
+        if run is None:
             return
         with contextlib.suppress(StoreProblem):
+            fence = self._ships.fence
+            if fence is None:  # the holder was never heard, by a rule of the network perhaps
+                record = await asyncio.to_thread(run.newest_fence)
+                own = record is not None and record.job_uid == at.site.config.job_uid
+                fence = record.fence if own and record.attempt == at.attempt else None
+            if fence is None:
+                return
             found = await asyncio.to_thread(run.read_ships, fence=fence, since=0)
             known = {ship.record.name for ship in self._ships.ships}
             new = [

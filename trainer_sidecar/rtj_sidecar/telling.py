@@ -53,6 +53,7 @@ class Telling:
             pinned=at.reporter.current.shares,
             parts=[r.name for r in records if r.part_done and r.name],
             final=at.settled,
+            went=at.link.told_to_go(),
             url=at.own_url,
             answered=at.answered,
             is_writing=at.is_writing,

@@ -151,7 +151,8 @@ class Uploading:
         local = self.match(ship)
         if local is None:
             why = "this rank saw no files of it"
-            await self._send(record, None, run.answer_none, record, why=why)
+            made_in = at.site.config.made_in
+            await self._send(record, None, run.answer_none, record, why=why, made_in=made_in)
             return
         local = await self._fates.bear(local, record)
         if not await at.on_disk(at.directory.is_intact, local):
@@ -278,5 +279,7 @@ class Uploading:
         grace = 2 * max(1.0, at.site.config.poll_seconds)
         if at.settled or not at.site.touches_directory:
             return True
+        if at.is_writing and at.site.config.rank in ship.asked:
+            return False
         expected = at.site.config.rank in ship.expected
         return waited >= (60.0 if expected else grace)

@@ -145,6 +145,10 @@ def commit(
             Reason.CHECKPOINT_TORN,
             f"{ship.name}: all ranks have answered and the set is not complete: {gate.detail}",
         )
+    if (heard := _not_heard(ship, parts, gone)) is not None:
+        if isinstance(heard, Waiting):
+            return heard
+        return _drop(context, save, fence, Reason.CHECKPOINT_TORN, f"{ship.name}: {heard}")
     files = merge(with_files)
     findings = check_files(context, files)
     if findings:
@@ -184,6 +188,23 @@ def commit(
     if there is not None and there[0].name != ship.name:
         return not_its_own(there[0], ship)
     return Committed(there[0] if there else manifest)
+
+
+def _not_heard(
+    ship: ShipRecord, parts: Mapping[int, PartRecord], gone: Collection[int]
+) -> Waiting | str | None:
+    """Who was silent when it got its name, and has not answered; or why nobody ever will. None
+    where all have. What a layout finds whole may be one rank's share, so each word counts."""
+    for rank in ship.asked:
+        part = parts.get(rank)
+        lost = rank in gone if part is None else not (part.files or ship.believes_none(part))
+        if lost:
+            return (
+                f"rank {rank} had not said what it has of this save when its pod was lost, and "
+                "nobody can tell whether the save is whole without that"
+            )
+    silent = tuple(rank for rank in ship.asked if rank not in parts)
+    return Waiting(silent) if silent else None
 
 
 def not_its_own(there: ManifestRecord, ship: ShipRecord) -> Dropped:

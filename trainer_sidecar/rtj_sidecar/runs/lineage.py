@@ -179,7 +179,12 @@ def candidate(history: History, save: SaveId) -> Candidate:
         )
     ship, parts = history.ships.get(save), history.parts.get(save, {})
     facts = [part.save for part in parts.values() if part.save is not None]
-    without = {rank for rank, part in parts.items() if not part.files}
+    without = {
+        rank
+        for rank, part in parts.items()
+        if not part.files and (ship is None or ship.believes_none(part))
+    }
+    writers = {*ship.expected, *ship.asked} if ship is not None else set()
     told = [each.full_state for each in facts if each.full_state is not None]
     unfit = against(facts_of_parts(facts), required=history.required)
     if invalid is None and unfit is not None:
@@ -197,7 +202,7 @@ def candidate(history: History, save: SaveId) -> Candidate:
         has=merged(has_of(each.facts) for each in facts),
         world_size=ship.world_size if ship else None,
         layout=ship.layout if ship else None,
-        needs=sorted(set(ship.expected if ship else ()) - without | (set(parts) - without)),
+        needs=sorted((writers | set(parts)) - without),
         written_at=ship.named_at if ship else None,
     )
 

@@ -149,10 +149,19 @@ class ShipRecord(Wire):
     world_size: int
     adopted: bool = False  # it lay there before any attempt: who made it, nobody knows
     made_in: int | None = None  # the attempt whose trainers made it, 0 where it is adopted
+    asked: list[int] = Field(default_factory=list)
+    """Ranks that had said nothing when it got its name, and may have a share of it."""
     shape: dict[int, str] = Field(default_factory=dict)
     """By rank, the kinds of files that it told of, as a hash; see `unions.Shape`."""
     named_at: float
     reserved: str | None = None  # no ship: an import, of that sidecar or command, has the number
+
+    def believes_none(self, part: PartRecord) -> bool:
+        """Whether a rank that answers "none" has none. Of one that was asked only the pod that
+        was there then can say so: a share that died with it is known to no other."""
+        if part.rank not in self.asked or part.made_in is None or self.made_in is None:
+            return part.rank not in self.asked
+        return part.made_in <= self.made_in
 
 
 class FileRecord(Wire):
@@ -192,6 +201,7 @@ class PartRecord(Wire):
     files: list[FileRecord] = Field(default_factory=list)
     save: SaveFacts | None = None
     why_none: str | None = None
+    made_in: int | None = None  # the attempt that the pod was made in which says "none"
     written_at: float
 
 

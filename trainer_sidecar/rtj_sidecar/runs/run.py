@@ -307,10 +307,12 @@ class Run:
         world_size: int,
         parent: Parent | None,
         made_in: int | None = None,
+        asked: Collection[int] = (),
         shape: Mapping[int, str] | None = None,
     ) -> Named | Ignored:
         """Name a save. `seen`: rank -> paths of its files; `parent`: what this attempt began from;
-        `made_in`: the attempt whose trainers made it, 0 where it lay there before any.
+        `made_in`: the attempt whose trainers made it, 0 where it lay there before any;
+        `asked`: ranks that may have a share, and have said nothing.
 
         `n` taken by another save: the next free one is used, see `Named.ship`. Ignored: the save
         lies below its parent (reason CheckpointIgnored); nothing was written.
@@ -324,6 +326,7 @@ class Run:
             world_size=world_size,
             parent=parent,
             made_in=made_in,
+            asked=asked,
             shape=shape,
         )
 
@@ -376,9 +379,10 @@ class Run:
         """The ships of a fence numbered above `since`, in order."""
         return ships.read_ships(self._context, fence=fence, since=since)
 
-    def answer_none(self, ship: ShipRecord, *, why: str) -> PartRecord:
-        """This rank has no files of it. A part written before stands, and is returned."""
-        return ships.answer_none(self._context, ship, why=why)
+    def answer_none(self, ship: ShipRecord, *, why: str, made_in: int | None = None) -> PartRecord:
+        """This rank has no files of it. A part written before stands, and is returned.
+        `made_in`: the attempt that this pod was made in."""
+        return ships.answer_none(self._context, ship, why=why, made_in=made_in)
 
     def part(self, save: SaveId, rank: int) -> PartRecord | None:
         return ships.read_part(self._context, save, rank)

@@ -40,13 +40,14 @@ def name_ship(
     world_size: int,
     parent: Parent | None,
     made_in: int | None = None,
+    asked: Collection[int] = (),
     shape: Mapping[int, str] | None = None,
 ) -> Named | Ignored:
     """Name a save as the n-th of this fence; a number that another save bears is passed over.
 
     `seen`: rank -> paths of its files of this save. The same save asked for again (same root,
     step and number) gets the record that is there. `made_in`: the attempt whose trainers made it,
-    0 where it lay there before any; `shape`: see `ShipRecord`.
+    0 where it lay there before any; `asked`, `shape`: see `ShipRecord`.
     """
     here = Parent(name=save.root_key, step=save.step, epoch=save.epoch)
     if why := ignored(parent, here):
@@ -67,6 +68,7 @@ def name_ship(
             world_size=world_size,
             adopted=made_in == 0,
             made_in=made_in,
+            asked=sorted(asked),
             shape=dict(shape or {}),
             named_at=context.now(),
         )
@@ -142,7 +144,9 @@ def answer(context: Context, part: PartRecord) -> PartRecord:
     return read_part(context, save, part.rank) or part
 
 
-def answer_none(context: Context, ship: ShipRecord, *, why: str) -> PartRecord:
+def answer_none(
+    context: Context, ship: ShipRecord, *, why: str, made_in: int | None = None
+) -> PartRecord:
     return answer(
         context,
         PartRecord(
@@ -150,6 +154,7 @@ def answer_none(context: Context, ship: ShipRecord, *, why: str) -> PartRecord:
             n=ship.n,
             rank=context.rank,
             why_none=why,
+            made_in=made_in,
             written_at=context.now(),
         ),
     )

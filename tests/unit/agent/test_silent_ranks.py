@@ -1,0 +1,80 @@
+"""A rank that says nothing is not one that has nothing: a save that was named without it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from kit import toy_trainer
+from kit.fleet import Fleet, shard
+from rtj_api.rules.resume import Chosen
+from rtj_sidecar import holding
+from rtj_sidecar.messages import Ships
+
+
+def save(fleet: Fleet, step: int, *, rank: int) -> None:
+    toy_trainer.save(fleet.pods[rank].path / f"ckpt_{step}.pt", shard(step, rank))
+
+
+async def test_the_first_save_is_not_durable_without_a_rank_that_died_before_its_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was writing its share, and nobody knows yet who writes."""
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        await fleet.pods[1].stop()
+        save(fleet, 10, rank=0)
+        await fleet.until(lambda: fleet.history().ships, why="named after the grace", seconds=20)
+        await asyncio.sleep(3.0)
+        assert fleet.durable_steps() == []
+        await fleet.replace(1, made_in=2)
+        fleet.pods[0].exit_code = 1
+        await fleet.prepare(replaced=[1])
+        chosen = fleet.choice()
+        assert isinstance(chosen, Chosen)
+        assert chosen.resume.scratch
+        await asyncio.sleep(2.0)
+        assert fleet.durable_steps() == []
+
+
+async def test_a_silent_rank_that_comes_back_completes_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        shipping = fleet.pods[1].agent.shipping
+        telling = shipping.telling.tell
+
+        async def nothing() -> None:
+            return None
+
+        monkeypatch.setattr(shipping.telling, "tell", nothing)
+        monkeypatch.setattr(shipping.uploading, "hear", lambda ships: None)
+        save(fleet, 10, rank=0)
+        save(fleet, 10, rank=1)
+        await fleet.until(lambda: fleet.history().ships, why="named after the grace", seconds=20)
+        monkeypatch.setattr(shipping.telling, "tell", telling)
+        monkeypatch.undo()
+        await fleet.until_durable(10, seconds=30)
+        (manifest,) = fleet.history().manifests.values()
+        assert manifest.ranks == [0, 1]
+        assert not fleet.history().marks
+
+
+async def test_a_silent_rank_that_lives_and_has_nothing_lets_it_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words do not get to rank 0: it hears of the save by the store, and answers there."""
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    monkeypatch.setattr("rtj_sidecar.shipping.FALLBACK_SECONDS", 0.5)
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        monkeypatch.setattr(type(fleet.pods[1].agent.station), "holder_url", "http://127.0.9.9:1")
+        fleet.pods[1].agent.shipping._ships = Ships(version=0)
+        save(fleet, 10, rank=0)
+        await fleet.until_durable(10, seconds=40)
+        (manifest,) = fleet.history().manifests.values()
+        assert manifest.ranks == [0]
