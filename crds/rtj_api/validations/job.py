@@ -123,11 +123,12 @@ SPEC: Final = (
         "apply it anew; with the same runID it goes on from the newest save",
     ),
     Rule(
-        "spares-queue",
-        "!has(self.scheduling) || !has(self.scheduling.gang) || self.scheduling.gang != 'kueue' || "
+        "spares-gang",
+        "!has(self.scheduling) || !has(self.scheduling.gang) || self.scheduling.gang == 'none' || "
         "!has(self.recovery) || !has(self.recovery.spares) || self.recovery.spares == 0",
-        "with scheduling.gang kueue a spare would stand outside of the gang's quota: set "
-        "recovery.spares to 0, or another scheduling.gang",
+        "a queue or gang scheduler counts the ranks' own pods alone, so its group would never be "
+        "whole again once a spare stands in for one: set recovery.spares to 0, or scheduling.gang "
+        "to none",
     ),
     Rule(
         "store-or-volume",

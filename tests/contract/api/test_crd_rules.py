@@ -55,13 +55,19 @@ CASES["pod-group-gang"] = Case(
     refuses=[job(scheduling={**QUEUED, "podGroup": TOPOLOGY})],
 )
 
-CASES["spares-queue"] = Case(
+CASES["spares-gang"] = Case(
     "set recovery.spares to 0",
     takes=[
+        job(recovery={"spares": 1}),
+        job(scheduling={"gang": "none"}, recovery={"spares": 1}),
         job(scheduling=QUEUED, recovery={"spares": 0}),
-        job(scheduling={"gang": "volcano"}, recovery={"spares": 1}),
+        job(scheduling={"gang": "volcano"}),
     ],
-    refuses=[job(scheduling=QUEUED, recovery={"spares": 1})],
+    refuses=[
+        job(scheduling=QUEUED, recovery={"spares": 1}),
+        job(scheduling={"gang": "volcano"}, recovery={"spares": 1}),
+        job(scheduling={"gang": "native"}, recovery={"spares": 1}),
+    ],
 )
 
 RUN = {"runID": "run-1", "store": {"url": "file:///mnt/store"}}
