@@ -141,6 +141,8 @@ def test_ranks_that_agree_on_a_stop_step_lose_none(product: Stack, space: Kube) 
         step_seconds=0.3,
         extra=("--stop-file", f"$({contract.ENV_STOP_FILE})"),
         recovery={"stop": {"by": "File"}},
+        gpus=2,  # a node each, so that one rank stays where it is
+        spec={"procsPerReplica": 1},
     )
     space.apply(manifest)
     job = Job(kube=space, name="agreed")
