@@ -50,8 +50,10 @@ def why_not_ready(gang: Gang, pod: PodView) -> str | None:
     if not has_begun or pod.sidecar is None or not pod.sidecar.running:
         return "its containers are being started"
     report = newest_report(gang.observed, pod)
-    if not is_heard(gang, pod) or report is None or _standby(gang, pod) is None:
+    if not is_heard(gang, pod) or report is None:
         return "its sidecar is not heard"
+    if _standby(gang, pod) is None:
+        return "its sidecar does not say that it waits: spec.sidecar.image is of an older version"
     if report.terminating or not report.supervisor_seen:
         return "its supervisor is not there"
     return "spec.template changed since it was made" if _is_stale(gang, pod) else None
@@ -118,7 +120,7 @@ def unwanted(gang: Gang) -> tuple[PodView, ...]:
     gone = []
     for pod in gang.spares:
         report = newest_report(gang.observed, pod)
-        has_played = report is not None and (report.attempt > 0 or report.standby is None)
+        has_played = report is not None and report.attempt > 0
         if (
             pod.spare is None
             or pod.spare >= gang.spec.spares

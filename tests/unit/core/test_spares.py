@@ -148,6 +148,16 @@ def test_a_spare_on_the_lost_node_is_lost_with_it() -> None:
     assert (status.attempt, status.stand_ins) == (2, [])
 
 
+def test_a_sidecar_of_an_older_version_is_told_and_not_made_again_and_again() -> None:
+    older = with_report(seen(), NO_RANK, lambda r: r.model_copy(update={"standby": None}))
+    plan = decide(older)
+    assert removed(plan) == []
+    told = status_of(plan).spares
+    assert told is not None
+    assert (told.ready, "spec.sidecar.image" in (told.message or "")) == (0, True)
+    assert not decide(applied(older, plan)).actions
+
+
 def test_a_spare_whose_node_was_given_notice_is_left_alone() -> None:
     observed = seen()
     node = str(pod_of(observed, NO_RANK).node)
