@@ -176,7 +176,7 @@ class Committing:
     def _committed(self, manifest: ManifestRecord) -> None:
         at = self._at
         log.info("durable %s", manifest.name)
-        self._word.usual = frozenset(manifest.ranks)
+        self._word.expect_as_usual(manifest.ranks, of=manifest.world_size)
         at.candidates = [
             c.model_copy(
                 update={

@@ -7,6 +7,7 @@ ended, has nothing, or writes nothing.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 
 from rtj_api.wire import Directive, Phase
 
@@ -37,9 +38,12 @@ class GangWord:
             self._writers.add(seen.rank)
         return True
 
-    def expect_as_usual(self, ranks: list[int]) -> None:
-        """Who wrote the newest durable save, as far as this holder has seen none commit."""
-        self.usual = self.usual or frozenset(ranks)
+    def expect_as_usual(self, ranks: Collection[int], *, of: int | None) -> None:
+        """Who wrote the newest durable save, of a gang of that size (None: unknown). One of another
+        size says nothing of this gang: its ranks may be gone, or new ones may write."""
+        directive = self._at.directive
+        is_other = directive is not None and of not in (None, directive.world_size)
+        self.usual = frozenset() if is_other else frozenset(ranks)
 
     @property
     def waited_for(self) -> frozenset[int]:

@@ -233,7 +233,7 @@ class Storing:
         self._holding.learn(history)
         if durable:
             newest = durable[0]
-            self._holding.word.expect_as_usual(newest.needs)
+            self._holding.word.expect_as_usual(newest.needs, of=newest.world_size)
             at.journal.note(
                 last_durable_name=newest.name,
                 last_durable_step=newest.step,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from rtj_api.wire import Directive, Phase
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.messages import Seen, SeenSave
@@ -25,9 +26,10 @@ def said(*, rank: int, made_in: int | None) -> Seen:
     return Seen(job_uid="job-1", rank=rank, attempt=2, saves=saves)
 
 
-def a_word() -> GangWord:
+def a_word(*, world_size: int | None = None) -> GangWord:
     site = SimpleNamespace(config=SimpleNamespace(job_uid="job-1", rank=0))
-    return GangWord(SimpleNamespace(site=site, attempt=2, directive=None))  # type: ignore[arg-type]
+    told = SimpleNamespace(world_size=world_size) if world_size is not None else None
+    return GangWord(SimpleNamespace(site=site, attempt=2, directive=told))  # type: ignore[arg-type]
 
 
 def test_a_rank_whose_word_came_too_late_once_is_waited_for_from_then_on() -> None:
@@ -37,6 +39,19 @@ def test_a_rank_whose_word_came_too_late_once_is_waited_for_from_then_on() -> No
     word.usual = frozenset({0})  # the first save was named, and committed, without rank 1
     word.hear(said(rank=1, made_in=2))
     assert word.waited_for == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("of", "waited_for"), [(3, {0, 1, 2}), (None, {0, 1, 2}), (2, set()), (4, set())]
+)
+def test_a_gang_of_another_size_says_nothing_of_who_writes_in_this_one(
+    of: int | None, waited_for: set[int]
+) -> None:
+    """After a shrink a rank that is gone would be waited for; after a growth new ones would not."""
+    word = a_word(world_size=3)
+    word.usual = frozenset({0, 1})
+    word.expect_as_usual([0, 1, 2], of=of)
+    assert word.waited_for == waited_for
 
 
 def test_what_was_left_by_an_older_attempt_makes_no_writer() -> None:
