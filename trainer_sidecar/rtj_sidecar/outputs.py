@@ -102,7 +102,7 @@ def _named(path: Path, *, root: Path) -> list[LocalFile]:
     base = path if path.is_dir() else path.parent
     only = None if path.is_dir() else path.name
     below = base.relative_to(root) if base.is_relative_to(root) else base.relative_to("/")
-    entries, _, _ = walk(base, only=only) if base.is_dir() else ((), (), ())
+    entries = walk(base, only=only)[0] if base.is_dir() else ()
     return [_local(base, entry, below=below.as_posix()) for entry in entries]
 
 

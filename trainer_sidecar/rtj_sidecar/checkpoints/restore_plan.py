@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
+from rtj_sidecar.checkpoints.begun import begun_after, begun_at_all
 from rtj_sidecar.checkpoints.foreign import are_foreign, could_be_resumed, is_foreign
 from rtj_sidecar.checkpoints.layouts.grouping import name_of, parent_of
 from rtj_sidecar.checkpoints.paths import resolve_link, safe_relative
@@ -146,7 +147,7 @@ def plan_set_aside(snapshot: Snapshot, *, foreign: Collection[str] = ()) -> Rest
     for save in snapshot.saves:
         if could_be_resumed(save) or not are_foreign(save.all_files, foreign):
             going |= paths_of(save)
-    going |= {entry.path for entry in snapshot.left}
+    going |= {entry.path for entry in snapshot.left} | begun_at_all(snapshot)
     going |= {p.path for p in snapshot.pointers if p.names is not None and _below(p.names, going)}
     return RestorePlan(
         root_key=".",
@@ -198,6 +199,8 @@ def _quarantined(snapshot: Snapshot, stays: _Stays, wanted: set[str], place: set
             inside = save.root_key in above
             moved |= paths if inside else paths_of(save)
     moved |= {entry.path for entry in snapshot.left} - wanted
+    staying = {s.root_key for s in snapshot.saves if stays.holds(s)} | {chosen.root_key}
+    moved |= begun_after(snapshot, root_key=chosen.root_key, staying=staying)
     present = {entry.path for entry in snapshot.lying}
     if chosen.root_key in above:
         prefix = f"{chosen.root_key}/"

@@ -66,15 +66,16 @@ def take_snapshot(
     are taken over, and a save that only lost files since is named in `shrinking`.
     Raises OSError only where the root itself cannot be read.
     """
-    lying, links, odd = walk(reader.root, only=only)
+    lying, links, odd, directories = walk(reader.root, only=only)
     files = without_left(lying, laid)
     kept = {entry.path for entry in files} if len(files) < len(lying) else None
     left = tuple(e for e in lying if e.path not in kept) if kept is not None else ()
-    now, before = (files, links, odd, left), (previous.files, previous.links, previous.odd)
-    if files and now == (*before, previous.left):
+    before = (previous.files, previous.links, previous.odd, previous.left, previous.directories)
+    if files and (files, links, odd, left, directories) == before:
         return replace(previous, shrinking=frozenset()) if previous.shrinking else previous
     found = snapshot_of(files, links, odd, reader=reader, layouts=layouts)
-    return replace(found, shrinking=_shrinking(previous.saves, found.saves), left=left)
+    shrinking = _shrinking(previous.saves, found.saves)
+    return replace(found, shrinking=shrinking, left=left, directories=directories)
 
 
 def snapshot_of(
@@ -101,14 +102,18 @@ def snapshot_of(
 
 def walk(
     root: Path, *, only: str | None = None
-) -> tuple[tuple[FileEntry, ...], tuple[LinkEntry, ...], tuple[OddEntry, ...]]:
-    """Files, links and others below `root`, each sorted by path; `only` one top-level name."""
+) -> tuple[tuple[FileEntry, ...], tuple[LinkEntry, ...], tuple[OddEntry, ...], tuple[str, ...]]:
+    """Files, links, others and directories below `root`, each sorted by path; `only` one top-level
+    name."""
     files: list[FileEntry] = []
     links: list[LinkEntry] = []
     odd: list[OddEntry] = []
+    directories: list[str] = []
     stack = [""]
     while stack:
         prefix = stack.pop()
+        if prefix:
+            directories.append(prefix)
         try:
             with os.scandir(root / prefix if prefix else root) as entries:
                 for entry in entries:
@@ -127,7 +132,7 @@ def walk(
     files.sort(key=lambda found: found.path)
     links.sort(key=lambda found: found.path)
     odd.sort(key=lambda found: found.path)
-    return tuple(files), tuple(links), tuple(odd)
+    return tuple(files), tuple(links), tuple(odd), tuple(sorted(directories))
 
 
 def _add(

@@ -224,6 +224,8 @@ class Snapshot:
     left: tuple[FileEntry, ...] = ()
     """What a restore laid and a later save did not rewrite: in none of the others. See
     `checkpoints.laid`."""
+    directories: tuple[str, ...] = ()
+    """Every directory, sorted by path, empty ones too; nothing below `.rtj`."""
 
     @property
     def lying(self) -> tuple[FileEntry, ...]:
