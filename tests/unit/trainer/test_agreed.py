@@ -117,3 +117,44 @@ def test_without_the_users_word_a_term_is_passed_on_at_once(tmp_path: Path) -> N
         one.terminate()
         wait_for(lambda: "got" in one.output_text())
         assert time.monotonic() - began < 1
+
+
+def test_a_term_long_after_the_words_time_leaves_the_templates_grace(tmp_path: Path) -> None:
+    saves = python(
+        "import signal, sys, time\n"
+        "def save(*_):\n"
+        "    time.sleep(1.5); print('saved', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    with supervised(tmp_path, saves, grace=20, hold_term=5) as one:
+        go(one)
+        tell(one, 10**9, until=time.time() - 60)  # nobody got there, and it trains on
+        one.until(lambda s: s.trainer.asked_to_stop)
+        time.sleep(5.2)  # AFTER_SECONDS
+        one.terminate()
+        trainer = one.until_exited(1).trainer
+        assert trainer.exit_code == 0, "killed where it saved"
+        assert "saved" in one.output_text()
+
+
+def test_signals_that_come_again_do_not_put_its_own_off(tmp_path: Path) -> None:
+    with supervised(tmp_path, OBEYS, grace=6, hold_term=1) as one:
+        go(one)
+        began = time.monotonic()
+        while "got" not in one.output_text() and time.monotonic() - began < 4:
+            one.terminate()
+            time.sleep(0.3)
+        assert time.monotonic() - began < 3
+
+
+def test_a_stop_in_the_hold_is_the_only_signal(tmp_path: Path) -> None:
+    with supervised(tmp_path, OBEYS, grace=4, hold_term=1) as one:
+        go(one)
+        one.terminate()
+        one.until(lambda s: s.term_received_at is not None)
+        one.stop(1, grace=3)
+        wait_for(lambda: "got" in one.output_text())
+        one.until_exited(1)
+        assert one.output_text().count("got") == 1

@@ -27,18 +27,27 @@ class Agreed:
         self.word = None
         self.until = None
         self.signals = []
-        self.term_due = None  # a SIGTERM came and goes to the trainer then
+        self.term_at = None  # a SIGTERM came
+        self.term_due = None  # … and goes to the trainer then
         self.kill_at = None  # … and that is its end
 
     def holds(self):
-        """Whether a SIGTERM that came just now is kept for later."""
-        if not self.hold:
+        """Whether a SIGTERM that came just now is kept for later. One that comes again puts
+        nothing off."""
+        if not self.hold or (self.term_at is not None and self.term_due is None):
             return False
-        now = time.monotonic()
-        self.term_due = now + self.hold
-        self.kill_at = now + self.grace
-        self._reckon()
+        if self.term_at is None:
+            self.term_at = time.monotonic()
+            self.term_due = self.term_at + self.hold
+            self.kill_at = self.term_at + self.grace
+            self._reckon()
         return True
+
+    def is_overtaken(self):
+        """The trainer is sent a SIGTERM for another reason: the one that is held back is that."""
+        if self.term_at is None:
+            self.term_at = time.monotonic()
+        self.term_due = None
 
     def hears(self, word, attempt):
         """Whether this is the first word of a step for the trainer of that attempt."""
@@ -56,7 +65,9 @@ class Agreed:
     def _reckon(self):
         if self.term_due is not None and self.until is not None:
             self.term_due = self.until
-            self.kill_at = self.until + min(self.grace, AFTER_SECONDS)
+            # Never less than the template's grace: the word's time may have been over long before.
+            after = self.until + min(self.grace, AFTER_SECONDS)
+            self.kill_at = max(after, self.term_at + self.grace)
 
     def due(self):
         """The signals that the trainer is to be sent now, each once."""

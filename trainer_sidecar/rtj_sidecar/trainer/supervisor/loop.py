@@ -186,6 +186,7 @@ class Supervisor:
                 self.end_by(0)
             else:
                 self.end_by(float(grace))
+                self.agreed.is_overtaken()
                 signal_trainer(self.pid, self.command, signal.SIGTERM)
 
     def read_unhealthy(self):
@@ -201,6 +202,7 @@ class Supervisor:
         self.view.update(unhealthy=why, askedToStop=True)
         self.dirty = True
         self.end_by(self.grace if grace is None else float(grace))
+        self.agreed.is_overtaken()
         signal_trainer(self.pid, self.command, signal.SIGTERM)
 
     def read_go(self):
