@@ -106,9 +106,11 @@ def _was_moved_here(gang: Gang, node: str) -> bool:
 
 def is_heard_too_early(gang: Gang, one: Leaving) -> bool:
     """The API server may be about to say why it ends, and when."""
-    pod = one.member.pod
+    pod, report = one.member.pod, one.member.report
     if pod is None or pod.deleting_since is not None or not one.is_ending:
         return False
+    if report is None or report.term_received_at is None:
+        return False  # of an older version, which does not say since when
     since = gang.now - _signalled_for(gang, one.member)
     return not gang.alarm.has_passed(since + TELL_SECONDS)
 

@@ -36,11 +36,12 @@ def stop(gang: Gang) -> Plan | None:
     """A pod is being ended, or a node has given notice, and recovery.stop.by says that trainers
     obey a stop step: one is recorded if all ranks can reach it, save and ship in the time that is
     left, then told to all; else why not. When all have saved, the ranks that leave are moved."""
-    if not gang.spec.obeys_stop or not gang.status.is_started or gang.status.hold is not None:
-        return None
-    if successes.have_finished(gang):
+    if not gang.status.is_started or gang.status.hold is not None:
         return None
     asked = gang.status.asked_stop
+    # What was asked for is followed up although the spec forbids it now: nobody else would.
+    if (asked is None and not gang.spec.obeys_stop) or successes.have_finished(gang):
+        return None
     return _begin(gang) if asked is None else _follow(gang, asked)
 
 

@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.observations import applied, later, pod_of, running, with_exit, with_pod, with_report
+from kit.observations import (
+    applied,
+    later,
+    pod_of,
+    running,
+    with_exit,
+    with_job,
+    with_pod,
+    with_report,
+)
 from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_operator.core.decide import decide
@@ -206,3 +215,32 @@ def test_a_pod_that_is_killed_before_its_step_is_an_ordinary_loss(gang: Observed
     assert (plan.rule, plan.status.attempt) == ("fault", 2)
     well = with_exit(killed, 1, exit_code=0, asked_to_stop=True)
     assert decide(well).rule == "stop", "it has saved there: the others are about to"
+
+
+def test_a_stop_that_was_asked_for_is_followed_up_whatever_the_spec_says_now(
+    gang: Observed,
+) -> None:
+    """Trainers were told: their ends with 0 are neither successes nor faults, so nothing else
+    would ever go on from there."""
+    seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
+    assert seen.job is not None
+    assert seen.job.spec is not None
+    step = seen.job.status.stop.step if seen.job.status.stop else 0
+    seen = with_job(seen, spec=replace(seen.job.spec, obeys_stop=False))
+    for rank in (0, 1):
+        seen = with_exit(seen, rank, exit_code=0, asked_to_stop=True)
+        seen = with_report(seen, rank, lambda r: r.model_copy(update={"stop_step": step}))
+    plan = decide(seen)
+    assert plan.status is not None
+    assert (plan.rule, plan.status.attempt) == ("stop", 2)
+
+
+def test_a_sidecar_that_does_not_say_since_when_it_ends_is_not_waited_for(gang: Observed) -> None:
+    """One of an older version: the wait would begin anew with each pass."""
+    seen = terminating(gang, 1, ago=2)
+    seen = with_report(
+        seen, 1, lambda r: r.model_copy(update={"term_received_at": None, "can_stop": False})
+    )
+    plan = decide(seen)
+    assert decided(plan)[0] == "FinishLast"
+    assert decide(applied(seen, plan)).rule == "fault"
