@@ -24,7 +24,7 @@ from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.fetch import Fetched
 from rtj_sidecar.runs.records import FileRecord
 from rtj_sidecar.runs.run import Run
-from rtj_sidecar.stores.base import Cancelled, StoreProblem
+from rtj_sidecar.stores.base import Cancelled, StoreProblem, check_cancel
 
 LOOK_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
@@ -120,6 +120,7 @@ class FetchingAhead:
         self.fetched_bytes += more
 
     def _remove_but(self, name: str) -> None:
+        check_cancel(self._cancel)  # by now a restore may put its own there
         base = self._site.path / HIDDEN_DIR / "incoming"
         for place in base.iterdir():
             if place.name != name:
