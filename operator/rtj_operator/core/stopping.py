@@ -209,7 +209,13 @@ def has_stopped(gang: Gang, planned: PlannedStop) -> bool:
     step = planned.step if planned.step is not None else 0
     if not any((r.progress.step or 0) >= step for r in reports if r is not None):
         return False  # what an older attempt had saved beyond it says nothing
+    running = [
+        r.checkpoint for r, end in zip(reports, ends, strict=True) if r is not None and end is None
+    ]
     saves = [r.checkpoint for r in reports if r is not None and r.checkpoint.last_saved_at]
+    may_write = not gang.spec.shared_directory and not all(v.last_saved_at for v in running)
+    if may_write and not gang.alarm.has_passed(_limit(planned)):
+        return False  # such a rank may be writing its first one, and not one that never saves
     return bool(saves) and all(
         v.last_saved_step is not None and v.last_saved_step >= step for v in saves
     )

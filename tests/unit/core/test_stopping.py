@@ -244,3 +244,30 @@ def test_a_sidecar_that_does_not_say_since_when_it_ends_is_not_waited_for(gang: 
     plan = decide(seen)
     assert decided(plan)[0] == "FinishLast"
     assert decide(applied(seen, plan)).rule == "fault"
+
+
+def test_a_rank_that_may_be_writing_its_first_save_is_waited_for(gang: Observed) -> None:
+    """Of a save in shards the others may be done before it; a stop would leave it torn."""
+    seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
+    stop = seen.job.status.stop if seen.job else None
+    assert stop is not None
+    assert stop.until is not None
+
+    def done(report: wire.Report, *, saved: int | None) -> wire.Report:
+        at = None if saved is None else seen.now
+        shown = {"last_saved_step": saved, "last_saved_at": at}
+        progress = report.progress.model_copy(update={"step": stop.step})
+        save = report.checkpoint.model_copy(update=shown)
+        return report.model_copy(
+            update={"stop_step": stop.step, "progress": progress, "checkpoint": save}
+        )
+
+    seen = with_report(seen, 0, lambda r: done(r, saved=stop.step))
+    seen = with_report(seen, 1, lambda r: done(r, saved=None))
+    waiting = decide(seen)
+    assert waiting.status is None or waiting.status.attempt == 1
+    over = decide(later(seen, stop.until + 1.5 - seen.now))
+    assert over.status is not None
+    assert (over.rule, over.status.attempt) == ("stop", 2)
+    other = with_report(seen, 1, lambda r: done(r, saved=stop.step))
+    assert decide(other).rule == "stop"
