@@ -27,6 +27,8 @@ from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.lastwords import last_words_of, left_when_done
 from rtj_operator.core.nodes import judge_node
 
+_STOP_SIGNALS = (10, 15)  # SIGUSR1, SIGTERM: recovery.stop.by
+
 
 def judge_missing(gang: Gang, member: Member) -> Fault | None:
     """The pod is gone although it had been made: since the start, or in an older attempt."""
@@ -255,7 +257,8 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
     verdict = exits.judge(end, out_of_memory=killed)
     if verdict is None and not trainer.asked_to_stop and not trainer.container_restarted:
         return None
-    if verdict is None and trainer.unhealthy is None and gang.status.asked_stop is not None:
+    is_by_stop = verdict is None or (not killed and was_told_by(end.signal, member))
+    if is_by_stop and trainer.unhealthy is None and gang.status.asked_stop is not None:
         return None  # it ended where it was asked to: `core.stopping` goes on from there
     if trainer.unhealthy is not None:
         # How it took the signal to end says nothing.
@@ -295,6 +298,13 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
             "gpu": told.gpu,
         },
     )
+
+
+def was_told_by(number: int | None, member: Member) -> bool:
+    """It ended by a signal that its own supervisor sends with, or at the end of, a stop step."""
+    report = member.report
+    was_told = report is not None and report.stop_step is not None and report.trainer.asked_to_stop
+    return was_told and number in _STOP_SIGNALS
 
 
 def judge_failed_report(gang: Gang, member: Member) -> Fault | None:

@@ -9,10 +9,11 @@ Must never be needed for a save that is finished already, nor name two steps in 
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules import exits
 from rtj_api.rules.stopping import RankPace, SaveCosts, StopVerdict, plan_stop
 from rtj_api.status import PlannedStop, Status
 
-from rtj_operator.core import attempts, failures, successes
+from rtj_operator.core import attempts, failures, judges, successes
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.conditions import is_training
 from rtj_operator.core.converge import directive_patches
@@ -160,7 +161,8 @@ def _follow(gang: Gang, planned: PlannedStop) -> Plan | None:
         return None  # the ordinary rules: nothing is awaited any more
     if has_stopped(gang, planned):
         return _move(gang, planned)
-    if planned.verdict == MISSED or gang.alarm.has_passed(_limit(planned)):
+    is_over = planned.verdict == MISSED or _have_all_ended(gang, planned)
+    if is_over or gang.alarm.has_passed(_limit(planned)):
         return _after_time(gang, planned)
     unheard = _unheard(gang, planned)
     if unheard and gang.alarm.has_passed(planned.since + HEAR_SECONDS):
@@ -181,7 +183,10 @@ def _is_gone(gang: Gang, member: Member, planned: PlannedStop) -> bool:
     if member.pod is None or not member.pod.is_terminal:
         return member.pod is None
     end = member.ended_trainer(gang.attempt)
-    return end is not None and end.exit_code == 0
+    if end is None or end.exit_code is None:
+        return end is not None and judges.was_told_by(end.signal, member)
+    number = end.signal or exits.from_returncode(end.exit_code).signal
+    return end.exit_code == 0 or judges.was_told_by(number, member)
 
 
 def is_awaited(gang: Gang) -> bool:
@@ -218,6 +223,15 @@ def has_stopped(gang: Gang, planned: PlannedStop) -> bool:
         return False  # such a rank may be writing its first one, and not one that never saves
     return bool(saves) and all(
         v.last_saved_step is not None and v.last_saved_step >= step for v in saves
+    )
+
+
+def _have_all_ended(gang: Gang, planned: PlannedStop) -> bool:
+    """However they did, and nobody looks for what they saved any more."""
+    staying = [m for m in gang.members if not _is_gone(gang, m, planned)]
+    return all(
+        m.ended_trainer(gang.attempt) is not None and not (m.report and m.report.settling)
+        for m in staying
     )
 
 

@@ -215,6 +215,12 @@ def test_a_pod_that_is_killed_before_its_step_is_an_ordinary_loss(gang: Observed
     assert (plan.rule, plan.status.attempt) == ("fault", 2)
     well = with_exit(killed, 1, exit_code=0, asked_to_stop=True)
     assert decide(well).rule == "stop", "it has saved there: the others are about to"
+    stop = seen.job.status.stop if seen.job else None
+    assert stop is not None
+    by_signal = with_exit(killed, 1, exit_code=143, asked_to_stop=True)
+    assert decide(by_signal).rule == "fault", "it was never told of the step"
+    told_so = with_report(by_signal, 1, lambda r: r.model_copy(update={"stop_step": stop.step}))
+    assert decide(told_so).rule == "stop"
 
 
 def test_a_stop_that_was_asked_for_is_followed_up_whatever_the_spec_says_now(
@@ -271,3 +277,35 @@ def test_a_rank_that_may_be_writing_its_first_save_is_waited_for(gang: Observed)
     assert (over.rule, over.status.attempt) == ("stop", 2)
     other = with_report(seen, 1, lambda r: done(r, saved=stop.step))
     assert decide(other).rule == "stop"
+
+
+@pytest.mark.parametrize("ended", [{"signal": 15}, {"exit_code": 143}, {"signal": 10}])
+@pytest.mark.parametrize("saved", [True, False])
+def test_who_ends_by_the_signal_that_tells_it_costs_the_user_nothing(
+    gang: Observed, ended: dict[str, int], saved: bool
+) -> None:
+    """With recovery.stop.by: SIGTERM many a trainer saves and ends with 143, and not with 0."""
+    seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
+    stop = seen.job.status.stop if seen.job else None
+    assert stop is not None
+
+    def told(report: wire.Report) -> wire.Report:
+        shown = {"last_saved_step": stop.step, "last_saved_at": seen.now} if saved else {}
+        return report.model_copy(
+            update={
+                "stop_step": stop.step,
+                "progress": report.progress.model_copy(update={"step": stop.step}),
+                "checkpoint": report.checkpoint.model_copy(update=shown),
+            }
+        )
+
+    for rank in (0, 1):
+        seen = with_report(with_exit(seen, rank, asked_to_stop=True, **ended), rank, told)
+    plan = decide(seen)
+    assert plan.status is not None
+    current = plan.status.current
+    assert current is not None
+    assert (plan.rule, current.replaced, current.charge) == ("stop", [1], "infrastructure")
+    assert plan.status.budgets.restarts_since_progress == 0
+    missed = Reason.STOP_MISSED in [note.reason for note in plan.notes]
+    assert missed is not saved
