@@ -249,6 +249,18 @@ def _stop_words(gang: Gang, member: Member, phase: Phase) -> dict[str, Any]:
     return {"stop_step": asked.step, "stop_reason": asked.cause, "stop_within": within}
 
 
+def untold_of_stop(gang: Gang) -> list[int]:
+    """Ranks that train and whose pods do not carry the step."""
+    return [
+        m.rank
+        for m in gang.members
+        if m.pod is not None
+        and not m.pod.is_terminal
+        and m.ended_trainer(gang.attempt) is None
+        and (m.pod.directive is None or m.pod.directive.stop_step is None)
+    ]
+
+
 def _to_ending(gang: Gang, member: Member, phase: Phase) -> wire.Directive | None:
     """Nothing but a stop step is news to a pod that is being ended while its trainer runs."""
     said = member.pod.directive if member.pod is not None else None

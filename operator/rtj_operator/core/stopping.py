@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits
-from rtj_api.rules.stopping import RankPace, SaveCosts, StopVerdict, plan_stop
+from rtj_api.rules.stopping import LEAD_SECONDS, RankPace, SaveCosts, StopVerdict, plan_stop
 from rtj_api.status import PlannedStop, Status
 
 from rtj_operator.core import attempts, failures, judges, successes
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.conditions import is_training
 from rtj_operator.core.converge import directive_patches
+from rtj_operator.core.directives import untold_of_stop
 from rtj_operator.core.faults import BY_POD, Fault, fault_at
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.leaving import Leaving, is_awaited_end, is_heard_too_early, leaving
@@ -168,6 +169,10 @@ def _follow(gang: Gang, planned: PlannedStop) -> Plan | None:
     if unheard and gang.alarm.has_passed(planned.since + HEAR_SECONDS):
         names = [m.rank for m in unheard]
         return _missed(gang, planned, f"the ending pods of ranks {names} could not be told in time")
+    untold = untold_of_stop(gang)
+    if untold and gang.alarm.has_passed(planned.since + LEAD_SECONDS):
+        # Each would stop where it hears of it: an operator that comes back says no more.
+        return _missed(gang, planned, f"ranks {untold[:8]} could not be told in time")
     awaited = [f for m in gang.members if (f := failures.fault_of(gang, m)) is not None]
     if not awaited:
         return None  # the ordinary rules go on beside it

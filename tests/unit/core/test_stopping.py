@@ -309,3 +309,19 @@ def test_who_ends_by_the_signal_that_tells_it_costs_the_user_nothing(
     assert plan.status.budgets.restarts_since_progress == 0
     missed = Reason.STOP_MISSED in [note.reason for note in plan.notes]
     assert missed is not saved
+
+
+@pytest.mark.parametrize("told_of", [(), (0,)])
+def test_a_step_that_is_behind_by_now_is_told_to_nobody(
+    gang: Observed, told_of: tuple[int, ...]
+) -> None:
+    """The operator died behind the record: each rank would stop where it hears of it."""
+    seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
+    for action in decide(seen).actions:
+        if isinstance(action, PatchDirective) and action.directive.rank in told_of:
+            seen = with_pod(seen, action.directive.rank, directive=action.directive)
+    plan = decide(later(fresh(seen), 4.5))
+    assert plan.status is not None
+    assert plan.status.stop is not None
+    assert plan.status.stop.verdict == "Missed"
+    assert not told(decide(later(fresh(applied(seen, plan)), 4.6)))
