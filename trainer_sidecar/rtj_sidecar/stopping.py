@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 from rtj_api import contract
-from rtj_api.wire import Directive, Phase, StopStep
+from rtj_api.wire import Directive, Phase, StopStep, TrainerState
 
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.trainer.supervisor_link import write_whole
@@ -38,7 +38,16 @@ def is_asked(at: Station, directive: Directive) -> bool:
         and directive.phase is Phase.GO
         and directive.attempt == at.link.told_to_go()
         and told_stop(at, attempt=directive.attempt) is None
+        and not _has_ended(at, attempt=directive.attempt)
     )
+
+
+def _has_ended(at: Station, *, attempt: int) -> bool:
+    """By itself, then: its end with 0 may be the job's success."""
+    trainer = at.supervisor.trainer if at.supervisor is not None else None
+    if trainer is None or trainer.attempt != attempt:
+        return False
+    return trainer.state is TrainerState.EXITED
 
 
 def tell_stop(at: Station, directive: Directive) -> None:

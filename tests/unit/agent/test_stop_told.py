@@ -22,6 +22,8 @@ step = 0
 while True:
     time.sleep(0.02)
     step += 1
+    if os.path.exists(str(out) + ".enough"):
+        sys.exit(0)
     progress.write(json.dumps({"step": step}) + "\\n")
     if os.path.exists(stop) and step >= json.load(open(stop))["step"]:
         with zipfile.ZipFile(out / f"step_{step:07d}.pt", "w") as archive:
@@ -125,3 +127,16 @@ def test_a_trainer_that_knows_no_stop_step_is_told_of_none(make: Make) -> None:
     wait_for(lambda: (pod.report().progress.step or 0) > before + 60, why="it trains on")
     assert not stop_file(pod).exists()
     assert pod.report().stop_step is None
+
+
+def test_a_trainer_that_was_done_by_itself_is_told_of_none(make: Make) -> None:
+    """Else its end would be no success of the job."""
+    pod = make(obeys_stop=True)
+    train(pod)
+    Path(f"{pod.path}.enough").touch()
+    pod.until(lambda r: r.trainer.exit_code == 0)
+    pod.direct(Phase.GO, 1, resume=SCRATCH, stop=(10**6, 60))
+    with pytest.raises(AssertionError):
+        pod.until(lambda r: r.stop_step, seconds=2)
+    assert not stop_file(pod).exists()
+    assert not pod.report().trainer.asked_to_stop
