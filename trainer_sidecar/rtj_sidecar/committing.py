@@ -56,9 +56,14 @@ class Committing:
         run, fence = at.run, at.fence
         if run is None or fence is None:
             return
-        made_in = self._list.open[ship.name].made_in
+        named = self._list.open[ship.name]
+        made_in = named.made_in
         answer = await self.in_store(
-            run.try_commit, ship, fence=fence, gone=self._word.without(ship)
+            run.try_commit,
+            ship,
+            fence=fence,
+            gone=self._word.without(ship),
+            told=sorted(named.generations),
         )
         if isinstance(answer, Committed):
             self._committed(answer.manifest)

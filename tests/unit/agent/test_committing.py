@@ -56,7 +56,7 @@ def committing_of(told: Told) -> tuple[Committing, Any]:
         site=SimpleNamespace(config=None),
         journal=SimpleNamespace(entry=SimpleNamespace(resume=None)),
     )
-    ships: Any = SimpleNamespace(open={"s": SimpleNamespace(made_in=1)})
+    ships: Any = SimpleNamespace(open={"s": SimpleNamespace(made_in=1, generations={})})
     word: Any = SimpleNamespace(without=lambda _: ())
     return Committing(station, ships, word), station
 

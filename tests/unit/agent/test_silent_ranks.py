@@ -78,3 +78,38 @@ async def test_a_silent_rank_that_lives_and_has_nothing_lets_it_through(
         await fleet.until_durable(10, seconds=40)
         (manifest,) = fleet.history().manifests.values()
         assert manifest.ranks == [0]
+
+
+async def test_a_silent_rank_that_said_none_and_has_a_share_after_all_ends_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was far behind, and the others' files were still on their way."""
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        telling = fleet.pods[1].agent.shipping.telling
+
+        async def nothing() -> None:
+            return None
+
+        monkeypatch.setattr(telling, "tell", nothing)
+        fleet.pods[0].store.rate = 300.0
+        save(fleet, 10, rank=0)
+        await fleet.until(
+            lambda: [p for parts in fleet.history().parts.values() for p in parts.values()],
+            why="the silent rank has said that it has none",
+            seconds=30,
+        )
+        monkeypatch.undo()
+        save(fleet, 10, rank=1)
+        await fleet.until(
+            lambda: fleet.pods[1].report.checkpoint.last_saved_step == 10,
+            why="its share is pinned",
+            seconds=30,
+        )
+        await fleet.until(
+            lambda: fleet.history().marks or fleet.durable_steps(), why="decided", seconds=30
+        )
+        assert fleet.durable_steps() == []
+        (marks,) = fleet.history().marks.values()
+        assert "rank 1, which wrote files of it" in marks[0].message

@@ -99,13 +99,16 @@ def commit(
     own_fence: FenceRecord,
     union_gate: UnionGate,
     gone: Collection[int] = (),
+    told: Collection[int] = (),
 ) -> Outcome:
     """Commit a ship if it is ready. `fence` is the held one, `own_fence` the ship's own record.
 
-    `gone`: ranks that will never answer. Raises StoreProblem: then nothing is decided.
+    `gone`: ranks that will never answer. `told`: ranks that are known to have files of it, also
+    where they had said that they have none. Raises StoreProblem: then nothing is decided.
     """
     save = SaveId(ship.fence, ship.n)
-    waiting = [rank for rank in ship.expected if rank not in parts]
+    writers = sorted({*ship.expected, *told})
+    waiting = [rank for rank in writers if rank not in parts]
     if lost := sorted(set(waiting) & set(gone)):
         return _drop(
             context,
@@ -114,7 +117,7 @@ def commit(
             Reason.CHECKPOINT_TORN,
             f"{ship.name}: rank {lost[0]}, which wrote files of it, is gone with them",
         )
-    if empty := [rank for rank in ship.expected if rank in parts and not parts[rank].files]:
+    if empty := [rank for rank in writers if rank in parts and not parts[rank].files]:
         why = parts[empty[0]].why_none or "it has no files of it"
         return _drop(
             context,

@@ -331,9 +331,15 @@ class Run:
         )
 
     def try_commit(
-        self, ship: ShipRecord, *, fence: int, gone: Collection[int] = ()
+        self,
+        ship: ShipRecord,
+        *,
+        fence: int,
+        gone: Collection[int] = (),
+        told: Collection[int] = (),
     ) -> Committed | Waiting | Dropped | Ignored | FenceLost:
-        """Commit a ship (of this or an earlier fence) if all is there. `fence`: the held one.
+        """Commit a ship (of this or an earlier fence) if all is there. `fence`: the held one;
+        `gone`, `told`: see `commit`.
 
         Call it whenever a part was written. Dropped and Ignored are final and marked; but where
         another save has the number, which stays as it is.
@@ -353,6 +359,7 @@ class Run:
             own_fence=fence_of(self._context, ship),
             union_gate=self._union_gate,
             gone=gone,
+            told=told,
         )
         if isinstance(outcome, Committed):
             # Not read again: of many files that costs as much as all else that is known of them.
