@@ -63,6 +63,11 @@ class GangWord:
             if self._has_ended(seen) or not seen.is_writing
         }
 
+    def writing(self) -> set[int]:
+        """Ranks that have something unfinished, by their last word."""
+        told = {r: s for r, s in self.said.items() if s.attempt == self._at.attempt}
+        return {r for r, seen in told.items() if seen.is_writing and not self._has_ended(seen)}
+
     def sent(self, name: str) -> set[int]:
         """Ranks that have told that their part of this save is in the store."""
         return {rank for rank, seen in self.said.items() if name in seen.parts}

@@ -215,6 +215,7 @@ class Holding:
             has_ended=final,
             last=self._shape,
             answered=self.word.answers(),
+            writing=self.word.writing(),
         )
         found = whole.naming
         self._ask_for(whole.waits)

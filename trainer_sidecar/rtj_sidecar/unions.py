@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.checkpoints.types import PartFiles
@@ -56,7 +56,7 @@ def next_shape(known: Shape | None, shape: Shape) -> Shape | None:
 @dataclass(frozen=True, slots=True)
 class Whole:
     """`torn`: what was passed over, and why. `waits`: shares that ranks which wrote the save before
-    have nothing of, oldest first."""
+    have nothing of, or that lack what a rank may still be writing, oldest first."""
 
     naming: Naming
     torn: tuple[tuple[Group, str], ...] = ()
@@ -79,12 +79,14 @@ def next_whole(
     has_ended: bool,
     last: Shape | None = None,
     answered: Mapping[int, int] | None = None,
+    writing: Collection[int] = (),
 ) -> Whole:
     """`next_of` what was heard, without what is torn: that gets no record at all, for whoever came
     next would find it there, and no mark beside it if this holder died in between.
 
     `last`: what the ranks wrote of their last save, see `next_shape`. Once trainers have ended
-    (`has_ended`) what is a half by it is torn; before, it waits: see `_is_habit`."""
+    (`has_ended`) what is a half by it is torn; before, it waits: see `_is_habit`. `writing`: ranks
+    that have something unfinished, which may be what is missing."""
     left, torn, waits = list(heard), list[tuple[Group, str]](), list[Group]()
     while True:
         naming = next_of(left)
@@ -96,7 +98,9 @@ def next_whole(
         half = _why_half(group, last=last, world=world)
         if why is None and half is not None and has_ended:
             why = half
-        if why is not None:
+        if why is not None and not has_ended and set(writing) - set(group.by_rank):
+            waits.append(group)
+        elif why is not None:
             torn.append((group, why))
         elif half is not None and not _is_habit(group, heard, last=last, answered=answered or {}):
             waits.append(group)

@@ -213,3 +213,24 @@ async def test_the_last_share_of_one_rank_goes_with_the_outputs_where_all_succee
         outputs = tmp_path / "store/ns/gpt/outputs/f1"
         found = [p.relative_to(outputs).as_posix() for p in outputs.rglob("*.pt")]
         assert found == [".rank1/rank1/step_30.pt"]
+
+
+async def test_a_share_that_is_still_being_written_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk is much slower than the other's, and rank 0 is told that it writes."""
+    monkeypatch.setattr(holding, "USUAL_GRACE_SECONDS", 1.0)
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        save(fleet, 10, place="step_{}", ranks=(0,))
+        home = fleet.pods[1].path / "step_10"
+        home.mkdir()
+        whole = (fleet.directory / "whole-10" / "__1_0.distcp").read_bytes()
+        part = len(whole) // 20 + 1
+        with (home / "__1_0.distcp").open("wb") as file:
+            for start in range(0, len(whole), part):
+                file.write(whole[start : start + part])
+                file.flush()
+                await asyncio.sleep(0.25)
+        await fleet.until(partial(is_durable, fleet, 10), why="10 durable", seconds=20)
+        assert not verdicts(fleet.pods[0])
