@@ -59,6 +59,13 @@ def surplus_removals(gang: Gang) -> list[Action]:
     """Pods that are no rank's own are ended; their sidecars drain within their grace. So are
     spares that are not wanted, or no good."""
     found = (removal(gang, pod) for pod in (*gang.surplus, *spares.unwanted(gang)))
+    return [action for action in found if action is not None] + older_frees(gang)
+
+
+def older_frees(gang: Gang) -> list[Action]:
+    """Pods of an older job of this name that only a queue's finalizer keeps: applied again at once,
+    this job is there before they are deleted, and nobody else looks after them."""
+    found = (queueing.freeing(pod) for pod in gang.observed.older_pods)
     return [action for action in found if action is not None]
 
 

@@ -223,6 +223,9 @@ def first_attempt(gang: Gang) -> Plan | None:
     name lives; until then the job is Pending."""
     if gang.status.attempt > 0:
         return None
+    if freed := converge.older_frees(gang):
+        why = "pods of an older job of this name are freed of the queue's finalizer"
+        return Plan(rule="first_attempt", why=why, actions=tuple(freed))
     older = gang.observed.older_pods
     living = [p.name for p in older if not p.is_terminal and not converge.is_given_up(gang, p)]
     if living:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.observations import applied, later, pod_of, running, with_job, with_pod, without_pod
+from kit.observations import applied, later, new_job, pod_of, running, with_job, with_pod, without_pod
 from rtj_api import contract
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType, RestartKind, Status
@@ -163,6 +163,19 @@ def test_pods_of_a_job_that_is_gone_are_freed() -> None:
     gone = replace(seen, job=None, pods=(), older_pods=seen.pods)
     freed = [a.name for a in decide(gone).actions if isinstance(a, FreePod)]
     assert freed == [pod_of(seen, 1).name]
+
+
+def test_pods_of_an_older_job_of_the_same_name_are_freed_and_keep_nobody_waiting() -> None:
+    """The job was deleted in the queue and applied again, sooner than its pods were deleted."""
+    old = queued(phase="Pending", node=None, gates=(QUEUE_GATE,), deleting_since=1.0).pods
+    seen = new_job().observe()
+    plan = decide(replace(seen, older_pods=old))
+    assert {a.name for a in plan.actions if isinstance(a, FreePod)} == {p.name for p in old}
+    assert status_of(decide(seen)).attempt == 1
+    # Those that drain meanwhile end later than the new job begins.
+    late = replace(queued(), older_pods=tuple(replace(p, phase="Succeeded") for p in old))
+    plan = decide(late)
+    assert [type(a) for a in plan.actions] == [FreePod, FreePod]
 
 
 def test_a_deactivated_workload_holds_the_job_until_a_person_asks() -> None:
