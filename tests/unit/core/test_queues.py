@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.observations import applied, later, new_job, pod_of, running, with_job, with_pod, without_pod
+from kit.observations import (
+    applied,
+    later,
+    new_job,
+    pod_of,
+    running,
+    with_job,
+    with_pod,
+    without_pod,
+)
 from rtj_api import contract
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType, RestartKind, Status

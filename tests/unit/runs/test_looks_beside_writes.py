@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.runs.bundles import WORTH
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.run import Run
-from rtj_sidecar.stores.base import Listed, StoreProblem
+from rtj_sidecar.stores.base import Listed, Small, StoreProblem
 
 
 class ShipsLast(MemoryStore):
@@ -104,3 +104,50 @@ def test_one_worker_asks_in_a_fixed_order(run: Run, store: ShipsLast) -> None:
     known = run_of(store, run_id="run", workers=1).history()
     assert len(known.manifests) == WORTH + 2
     assert asked == ["fences/", "ships/", "manifests/", "bundles/", "marks/"]
+
+
+class Held(MemoryStore):
+    """Does `at_get` before each read of that key; lists nothing that is `hidden`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden: set[str] = set()
+        self.at_get: dict[str, Callable[[], None]] = {}
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        return iter([each for each in super().list(prefix) if each.key not in self.hidden])
+
+    def get(self, key: str) -> Small | None:
+        self.at_get.pop(key, lambda: None)()
+        return super().get(key)
+
+
+def test_two_looks_at_once_do_not_take_what_is_committed_from_each_other(tmp_path: Path) -> None:
+    """The second has listed manifests before the newest was there, and asks for it by name."""
+    store = Held()
+    run = run_of(store, run_id="run")
+    begun(run)
+    for n in (1, 2):
+        one_save(run, n, tmp_path, files=1)
+    run.history()
+    one_save(run_of(store, run_id="run"), 3, tmp_path, files=1)
+    asks, goes_on = threading.Event(), threading.Event()
+
+    def waits() -> None:
+        asks.set()
+        assert goes_on.wait(10)
+
+    second = threading.Thread(target=run.history)
+
+    def begins() -> None:
+        store.hidden = {"run/manifests/f1-n2.json"}
+        store.at_get["run/manifests/f1-n2.json"] = waits
+        second.start()
+        assert asks.wait(10)
+
+    store.at_get["run/manifests/f1-n3.json"] = begins
+    found = run.history()
+    goes_on.set()
+    second.join(10)
+    assert list(found.manifests) == [SaveId(1, 1), SaveId(1, 2), SaveId(1, 3)]
+    assert not found.ships

@@ -155,8 +155,9 @@ def read_history(
             cache |= believed(bundles(), unread)
     # Ships were listed beside manifests: whether one was committed meanwhile is asked for by name.
     open_yet = [save for save in ships if save not in listed]
+    known = cache.copy()  # what another look at this moment takes out is none of ours
     for save in open_yet:
-        cache.pop(save, None)
+        known.pop(save, None)
     manifests = sorted([*listed, *open_yet])
     broken: dict[str, str] = {}
 
@@ -169,10 +170,12 @@ def read_history(
             broken[keys.manifest_key(save)] = problem.message
             return
         if read is not None:
-            cache[save] = read[0]
+            known[save] = cache[save] = read[0]
+        else:
+            cache.pop(save, None)
 
-    context.map(manifest, (save for save in manifests if save not in cache))
-    committed = {save: cache[save] for save in manifests if save in cache}
+    context.map(manifest, [save for save in manifests if save not in known])
+    committed = {save: known[save] for save in manifests if save in known}
     pending = [save for save in ships if save not in committed]
     ship_records = context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), pending)
     # Only of what is open: a long run has more parts than all other records together.
