@@ -40,8 +40,10 @@ log = logging.getLogger("rtj.sidecar")
 
 
 def placed(site: Site, directive: Directive) -> Site:
-    """The same pod as the rank that this directive gave it."""
-    return replace(site, config=site.config.model_copy(update={"rank": directive.rank}))
+    """The same pod as the rank that this directive gave it: as that it was made no sooner, and of
+    what another pod saved as that rank it knows nothing."""
+    known = {"rank": directive.rank, "made_in": directive.attempt}
+    return replace(site, config=site.config.model_copy(update=known))
 
 
 class Standby:

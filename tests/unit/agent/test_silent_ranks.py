@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from kit import toy_trainer
 from kit.fleet import Fleet, shard
+from rtj_api.contract import NO_RANK
 from rtj_api.rules.resume import Chosen
+from rtj_api.wire import Directive, Phase, SidecarConfig
 from rtj_sidecar import holding
+from rtj_sidecar.config import Site
 from rtj_sidecar.messages import Ships
+from rtj_sidecar.runs.records import PartRecord, ShipRecord
+from rtj_sidecar.standby import placed
 
 
 def save(fleet: Fleet, step: int, *, rank: int) -> None:
@@ -113,3 +118,49 @@ async def test_a_silent_rank_that_said_none_and_has_a_share_after_all_ends_the_s
         assert fleet.durable_steps() == []
         (marks,) = fleet.history().marks.values()
         assert "rank 1, which wrote files of it" in marks[0].message
+
+
+def test_a_spare_does_not_speak_for_the_pod_whose_rank_it_took(tmp_path: Path) -> None:
+    """It was made before the save, and was not this rank then."""
+    config = SidecarConfig(
+        clusterUID="cluster",
+        jobUID="job-1",
+        namespace="ns",
+        job="gpt",
+        rank=NO_RANK,
+        spare=0,
+        made_in=1,
+        framework="pytorch",
+        procs_per_replica=1,
+        runID="ns/gpt",
+        path=str(tmp_path),
+    )
+    where = {"root": tmp_path, "directive": tmp_path / "directive"}
+    site = Site(config=config, pod_uid="u", pod_name="p", **where)
+    directive = Directive(
+        jobUID="job-1",
+        podUID="u",
+        attempt=2,
+        seq=1,
+        phase=Phase.PREPARE,
+        rank=1,
+        world_size=2,
+        coordinator="127.0.0.1",
+    )
+    taken = placed(site, directive).config
+    assert taken.rank == 1
+    named = {"fence": 1, "n": 1, "rank": 1, "written_at": 1.0}
+    ship = ShipRecord(
+        fence=1,
+        n=1,
+        name="f1-n1-s10",
+        root_key="ckpt_10.pt",
+        layout="generic",
+        expected=[0],
+        asked=[1],
+        made_in=1,
+        world_size=2,
+        named_at=1.0,
+    )
+    assert not ship.believes_none(PartRecord(**named, made_in=taken.made_in))
+    assert ship.believes_none(PartRecord(**named, made_in=1))
