@@ -60,7 +60,8 @@ def jobs(product: Stack, space: Kube) -> dict[str, Job]:
     told = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     manifests.trainer_of(node)["env"].append(told)
     leak = troubled("leak", space, product, "--steps", "40")
-    manifests.trainer_of(leak)["resources"] = {"limits": {"memory": "512Mi"}}
+    # PyTorch takes some 400 MiB, a step 24: more than one save is durable before each end.
+    manifests.trainer_of(leak)["resources"] = {"limits": {"memory": "800Mi"}}
     space.apply(
         troubled("nan", space, product, "--at", "23"),
         troubled("raise", space, product, "--at", "17"),
