@@ -27,7 +27,7 @@ lost = given if how == "scheduler" else 0
 told = open(os.environ["RTJ_PROGRESS_FILE"], "a")
 while step < 40:
     step += 1
-    time.sleep(0.02)
+    time.sleep(0.25 if how == "ignores" else 0.02)  # it is seen before it comes to step 20
     loss = 2 + 0.1 * (step * 7 % 5)
     if given and how == "weights":
         loss += 9

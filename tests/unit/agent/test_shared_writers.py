@@ -33,6 +33,7 @@ def eyes(*, shared: bool = True, training: bool = False, replaced: tuple[int, ..
         site=SimpleNamespace(config=config),
         ship_now=asyncio.Event(),
         supervisor=SimpleNamespace(open_for_writing=["own"]),
+        link=SimpleNamespace(told_to_go=lambda: 2),
         is_training=training,
     )
     holding = Holding(station)  # type: ignore[arg-type]
