@@ -102,7 +102,9 @@ def an_exception_at_one_step_ends_the_job_early(job: Job) -> None:
     assert 2 <= status["restarts"] <= 4, status["attempts"]
     told = job.condition("Failed")
     assert told["reason"] == "DeterministicFailure"
-    assert "ValueError" in told["message"]
+    assert "Look at the data of steps 17" in told["message"]
+    ends = [a["culprit"]["message"] for a in status["attempts"] if a.get("culprit")]
+    assert any("ValueError: sample 17" in end for end in ends), ends
     assert status["checkpoint"]["lastDurableStep"] == 15
 
 
