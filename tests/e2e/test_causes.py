@@ -79,6 +79,9 @@ def test_each_cause_is_named_and_ends_as_it_should(jobs: dict[str, Job]) -> None
     a_bad_row_of_data_is_named_by_its_step(jobs["nan"])
     a_bad_node_is_left(jobs["node"])
     a_leak_is_named_and_the_work_goes_on(jobs["leak"])
+    for name in ("nan", "raise"):
+        reasons = {event["reason"] for event in jobs[name].events()}
+        assert "CheckpointPoison" not in reasons, f"{name}: no save was to blame"
 
 
 def a_scheduler_that_was_not_loaded_is_named(job: Job) -> None:
