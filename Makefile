@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale frameworks fuzz generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ frameworks: ## Every training framework, for real: saves, killed saves, resumes 
 
 fuzz: setup-lint ## Fuzz every reader of a checkpoint's bytes for SECONDS (long; not in CI)
 	@scripts/fuzz $${SECONDS:-600}
+
+release-check: setup-lint ## What a release needs, thing by thing; TAG=v1.2.3 asks about the tag too
+	@$(PY) scripts/release.py check $(if $(TAG),--tag $(TAG))
+
+release-build: setup-lint ## The release's files into dist/: chart, wheel, CRD, SHA256SUMS
+	@$(PY) scripts/release.py build
 
 generate: ## Write every generated file anew: CRD, chart copies, docs, dashboards
 	@scripts/generate

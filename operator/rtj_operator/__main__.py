@@ -18,6 +18,7 @@ import sys
 from importlib import metadata
 
 from rtj_api import contract
+from rtj_api.version import RELEASE
 
 from rtj_operator import handlers
 from rtj_operator.core.decide import decide
@@ -36,13 +37,6 @@ EXIT_BAD_SETTINGS = 2
 START_PATIENCE_SECONDS = 60.0
 
 
-def version_of(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "0.0.0+source"
-
-
 def help_text() -> str:
     width = max(len(name) for name, _, _ in VARIABLES)
     rows = [f"  {name:<{width}}  {text} Default: {default}." for name, default, text in VARIABLES]
@@ -56,8 +50,7 @@ def main() -> None:
         epilog=help_text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = version_of("resumable-training-operator")
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("--version", action="version", version=RELEASE)
     parser.parse_args()
     try:
         settings = settings_from(os.environ, hostname=socket.gethostname())
@@ -66,16 +59,16 @@ def main() -> None:
         raise SystemExit(EXIT_BAD_SETTINGS) from error
     log_json(level=settings.log_level)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run(settings, version=version))
+        asyncio.run(run(settings))
 
 
-async def run(settings: Settings, *, version: str) -> None:
+async def run(settings: Settings) -> None:
     """Until SIGTERM, or until a watch ends for good (then the kubelet starts us anew)."""
     metrics = OperatorMetrics()
-    metrics.build(version=version, python=platform.python_version(), kopf=version_of("kopf"))
+    metrics.build(version=RELEASE, python=platform.python_version(), kopf=metadata.version("kopf"))
     cluster = KubeCluster(
         await load_configuration(),
-        user_agent=f"resumable-training-operator/{version}",
+        user_agent=f"resumable-training-operator/{RELEASE}",
         namespaces=settings.namespaces,
         on_request=metrics.requested,
     )
