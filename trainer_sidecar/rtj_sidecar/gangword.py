@@ -7,13 +7,15 @@ ended, has nothing, or writes nothing.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Collection
 
 from rtj_api.wire import Directive, Phase
 
-from rtj_sidecar.messages import Seen
+from rtj_sidecar.messages import Seen, Unfinished
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.station import Station
+from rtj_sidecar.unfinished import Spell, Told
 
 
 class GangWord:
@@ -24,6 +26,7 @@ class GangWord:
         self.said: dict[int, Seen] = {}
         self.usual: frozenset[int] = frozenset()  # who writes a save, by the newest durable one
         self._writers: set[int] = set()  # who told of one of its own since the go
+        self._unfinished: dict[int, tuple[Spell, ...]] = {}
         self.has_latecomers = False  # a save was named without a rank that writes, too
 
     def hear(self, seen: Seen) -> bool:
@@ -34,6 +37,7 @@ class GangWord:
         if seen.attempt < at.attempt:
             return False  # A zombie, or a rank that has not heard of this attempt yet.
         self.said[seen.rank] = seen
+        self._hear_unfinished(seen)
         if any(save.attempt == seen.attempt for save in seen.saves):
             self._writers.add(seen.rank)
         return True
@@ -54,19 +58,28 @@ class GangWord:
         is_known = self.usual or self.has_latecomers
         return self.usual | self._writers if is_known else self.usual
 
-    def answers(self) -> dict[int, int]:
-        """The newest question at which a rank had nothing unfinished; silent ranks are absent."""
-        told = {r: s for r, s in self.said.items() if s.attempt == self._at.attempt}
+    def told(self) -> dict[int, Told]:
+        """Each rank's last word on what it has; silent ranks are absent."""
         return {
-            rank: sys.maxsize if self._has_ended(seen) else seen.answered
-            for rank, seen in told.items()
-            if self._has_ended(seen) or not seen.is_writing
+            rank: Told(sys.maxsize)
+            if self._has_ended(seen)
+            else Told(seen.answered, self._unfinished.get(rank, ()))
+            for rank, seen in self.said.items()
+            if seen.attempt == self._at.attempt
         }
 
-    def writing(self) -> set[int]:
-        """Ranks that have something unfinished, by their last word."""
-        told = {r: s for r, s in self.said.items() if s.attempt == self._at.attempt}
-        return {r for r, seen in told.items() if seen.is_writing and not self._has_ended(seen)}
+    def has_unfinished(self, rank: int) -> bool:
+        """Whether that rank has something unfinished, by its last word."""
+        return bool(self._unfinished.get(rank))
+
+    def _hear_unfinished(self, seen: Seen) -> None:
+        """What is told on stays as old as it is."""
+        what: list[Unfinished | None] = list(seen.unfinished or ())
+        if seen.unfinished is None and seen.is_writing:
+            what = [None]  # an older sidecar
+        known = {spell.what: spell for spell in self._unfinished.get(seen.rank, ())}
+        now = time.monotonic()
+        self._unfinished[seen.rank] = tuple(known.get(one) or Spell(one, now) for one in what)
 
     def sent(self, name: str) -> set[int]:
         """Ranks that have told that their part of this save is in the store."""

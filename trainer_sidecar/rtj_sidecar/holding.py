@@ -202,7 +202,7 @@ class Holding:
                 # would pass for a save of its own.
                 grace=longest if self.word.waited_for else NAME_GRACE_SECONDS,
                 longest=longest,
-                answered=self.word.answers(),
+                told=self.word.told(),
                 final=final,
             )
 
@@ -214,8 +214,7 @@ class Holding:
             procs=procs,
             has_ended=final,
             last=self._shape,
-            answered=self.word.answers(),
-            writing=self.word.writing(),
+            told=self.word.told(),
         )
         found = whole.naming
         self._ask_for(whole.waits)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.messages import SeenSave
-from rtj_sidecar.naming import Group, is_one_save
+from rtj_sidecar.naming import Group
 from rtj_sidecar.runs.records import SaveFacts
+from rtj_sidecar.unfinished import is_one_save
 
 KEPT = 64
 

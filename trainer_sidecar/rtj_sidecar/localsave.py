@@ -29,6 +29,7 @@ class PinRecord(Wire):
     seen_at: float
     begun_at: float | None = None  # as its files tell; None: they do not, or an older sidecar's
     finished_at: float | None = None
+    noticed_at: float | None = None  # when a look first found it unfinished, if one did
     name: str | None = None
     fence: int | None = None
     n: int | None = None
@@ -44,6 +45,12 @@ class PinRecord(Wire):
     def ended_at(self) -> float:
         """When it was finished, as far as that is known."""
         return self.seen_at if self.finished_at is None else self.finished_at
+
+    @property
+    def writing_seconds(self) -> float:
+        """How long before it was seen finished it was begun, as far as that is known."""
+        begun = [at for at in (self.begun_at, self.noticed_at) if at is not None]
+        return max(0.0, self.seen_at - min(begun, default=self.seen_at))
 
 
 @dataclass(frozen=True, slots=True)

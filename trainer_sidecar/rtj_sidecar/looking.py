@@ -20,10 +20,12 @@ from rtj_sidecar.costs import costs_of, note_save
 from rtj_sidecar.directory_problem import DirectoryProblem
 from rtj_sidecar.holding import Holding
 from rtj_sidecar.localsave import LocalSave
+from rtj_sidecar.messages import Unfinished
 from rtj_sidecar.pinning import pin_found
 from rtj_sidecar.room import PodVolume, ease
 from rtj_sidecar.sight import HURRY_SECONDS, Look
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.unfinished import unfinished_of
 from rtj_sidecar.unfit_told import tell_unfit
 from rtj_sidecar.verifying import told_with
 from rtj_sidecar.versions_told import tell_versions
@@ -73,7 +75,7 @@ class Looking:
         """One look; returns the saves that are newly pinned. `gone`: no trainer can write."""
         at = self._at
         if not at.touches_directory:
-            self._answer(at.question)  # whatever lies there is rank 0's to tell of
+            self._answer(at.question, ())  # whatever lies there is rank 0's to tell of
             return []
         if not gone and time.monotonic() < self._not_before:
             return []
@@ -91,24 +93,30 @@ class Looking:
             log.exception("the directory could not be judged")
             self._trouble(DirectoryProblem(Reason.CHECKPOINT_CORRUPT, f"{type(error)}: {error}"))
             return []
+        at.looks += 1
         self._saw_all_end = writers.gone
         self._tell_vanished(found)
-        self.is_unsettled = any(v.status is Status.WRITING for _, v in found.judged)
+        unfinished = tuple(
+            unfinished_of(save, since=found.spells[save.root_key])
+            for save, verdict in found.judged
+            if verdict.status is Status.WRITING
+        )
+        self.is_unsettled = bool(unfinished)
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)
         self.tell()
-        self._answer(question)
+        self._answer(question, unfinished)
         if new:
             at.ship_now.set()
         return new
 
-    def _answer(self, question: int) -> None:
+    def _answer(self, question: int, unfinished: tuple[Unfinished, ...]) -> None:
         """The look that has just ended began when that question was known."""
         at = self._at
         if not (at.is_training or at.settled):
             return  # a trainer that has not begun has nothing yet, and that says nothing
-        if (question, self.is_unsettled) != (at.answered, at.is_writing):
-            at.answered, at.is_writing = question, self.is_unsettled
+        if (question, unfinished) != (at.answered, at.unfinished):
+            at.answered, at.unfinished = question, unfinished
             at.ship_now.set()
 
     async def _keep_room(self, found: Look) -> None:
@@ -233,6 +241,7 @@ class Looking:
                 verdict=verdict,
                 attempt=self._made_in(),
                 since=self._started_at(),
+                noticed_at=found.spells.get(save.root_key),
             )
             log.info(
                 "pinned %s step %s, %d bytes, %s",

@@ -22,6 +22,16 @@ class SeenSave(Wire):
     sizes: list[int] = Field(default_factory=list)  # of these; an older sidecar tells none
     bytes: int
     seen_at: float
+    writing_seconds: float = 0.0  # at least so long before that its first file was begun
+
+
+class Unfinished(Wire):
+    """What a look found that still changes or is open for writing, and may become a save."""
+
+    root_key: str
+    layout: str
+    step: int | None = None  # None: the name does not tell it
+    since: float  # told alike for as long as it is found so without a break; by that rank's clock
 
 
 class Seen(Wire):
@@ -39,6 +49,7 @@ class Seen(Wire):
     open_paths: list[str] | None = None  # that its pod's trainer has open for writing, if known
     answered: int = 0  # the `Ships.question` that was heard before its last look at the directory
     is_writing: bool = False  # at that look something was not finished
+    unfinished: list[Unfinished] | None = None  # what that was; an older sidecar does not tell
 
 
 class OpenShip(Wire):

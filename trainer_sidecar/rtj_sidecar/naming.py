@@ -14,6 +14,7 @@ from itertools import takewhile
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.runs.labels import labelled
 from rtj_sidecar.runs.records import SaveFacts
+from rtj_sidecar.unfinished import Told, has_nothing, is_one_save
 
 MAX_OPEN = 2
 
@@ -46,6 +47,11 @@ class Group:
     @property
     def last_at(self) -> float:
         return max(heard.at for heard in self.by_rank.values())
+
+    @property
+    def begun_at(self) -> float:
+        """Monotonic: when the first of its ranks began to write it, as far as they tell."""
+        return min(heard.at - heard.save.writing_seconds for heard in self.by_rank.values())
 
     @property
     def question(self) -> int:
@@ -82,13 +88,6 @@ def same_save(one: SeenSave, other: SeenSave) -> bool:
     return one.attempt == other.attempt and is_one_save(one.facts, other.facts)
 
 
-def is_one_save(a: SaveFacts, b: SaveFacts) -> bool:
-    """Of one attempt."""
-    if a.step is not None and b.step is not None:
-        return a.step == b.step and (a.root_key == b.root_key or a.layout == b.layout)
-    return a.root_key == b.root_key
-
-
 def groups(heard: Sequence[Heard]) -> list[Group]:
     """Oldest arrival first. Two generations of one rank never share a group."""
     found: list[dict[int, Heard]] = []
@@ -109,6 +108,12 @@ def groups(heard: Sequence[Heard]) -> list[Group]:
     return [Group(group) for group in found]
 
 
+def said_nothing(told: Mapping[int, Told], rank: int, group: Group) -> bool:
+    """Whether that rank has said, since it was asked, that it has none of it and writes none."""
+    question, begun_at = group.question, group.begun_at
+    return has_nothing(told, rank, group.lead.facts, question=question, begun_at=begun_at)
+
+
 def next_naming(
     *,
     heard: Sequence[Heard],
@@ -118,7 +123,7 @@ def next_naming(
     now: float,
     grace: float,
     longest: float | None = None,
-    answered: Mapping[int, int] | None = None,
+    told: Mapping[int, Told] | None = None,
     final: bool = False,
     lagging_since: float | None = None,
 ) -> Naming:
@@ -126,7 +131,7 @@ def next_naming(
 
     `usual`: ranks that wrote the last save; without any knowledge all ranks are waited for: at
     least `grace` seconds, and up to `longest` for those that have not told that they have nothing.
-    `answered`: the newest question at which a rank had nothing unfinished, by rank.
+    `told`: each rank's last word, see `said_nothing`.
     `final`: nothing more will be heard (trainers ended, all ranks told), so nobody is waited for.
     `lagging_since`: since when (monotonic) a named save waits for some rank's part, None where
     none does. What the last rank told after that waits too: that rank's line would come to it
@@ -140,13 +145,13 @@ def next_naming(
     expected = set(usual) or set(range(world_size))
 
     longest = grace if longest is None else longest
-    told = answered or {}
+    words = told or {}
 
     def is_ready(group: Group) -> bool:
         missing = expected - set(group.by_rank)
         if final or not missing or now - group.first_at >= longest:
             return True
-        have_nothing = all(told.get(rank, -1) >= group.question for rank in missing)
+        have_nothing = all(said_nothing(words, rank, group) for rank in missing)
         return have_nothing and now - group.first_at >= grace
 
     def looked_at(group: Group) -> float:
@@ -165,5 +170,5 @@ def next_naming(
     chosen = ready[0] if len(ready) <= MAX_OPEN - open_ships else (whole or ready)[-1]
     older = tuple(g for g in waiting if g.arrival < chosen.arrival)
     silent = expected - set(chosen.by_rank) if chosen.lead.attempt else set()
-    silent = {rank for rank in silent if told.get(rank, -1) < chosen.question}
+    silent = {rank for rank in silent if not said_nothing(words, rank, chosen)}
     return Naming(name=chosen, silent=tuple(sorted(silent)), skipped=older)

@@ -22,12 +22,19 @@ from rtj_sidecar.room import make_room
 
 
 def pin_found(
-    directory: Directory, found: FoundSave, *, verdict: Verdict, attempt: int, since: float
+    directory: Directory,
+    found: FoundSave,
+    *,
+    verdict: Verdict,
+    attempt: int,
+    since: float,
+    noticed_at: float | None = None,
 ) -> LocalSave:
     """Pin a finished save and remember who made it. Raises DirectoryProblem; try again later.
 
-    `since` is when the trainer of that attempt was started, in Unix seconds. The companions of
-    this moment and the pointers that name the save go with it.
+    `since` is when the trainer of that attempt was started, `noticed_at` when a look first found
+    the save unfinished, both in Unix seconds. The companions of this moment and the pointers that
+    name the save go with it.
     """
     snapshot = directory.sight.snapshot
     companions = (*snapshot.companions, *directory.ledger.loose_beside(found, snapshot))
@@ -63,6 +70,7 @@ def pin_found(
             seen_at=now,
             begun_at=written.begun if written is not None else None,
             finished_at=written.ended if written is not None else None,
+            noticed_at=noticed_at,
         )
         write_record(directory.path, pin.id, record)
         directory.ledger.note(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rtj_sidecar.checkpoints.deeper import NOT_DEEPER, Deeper, Depth
 from rtj_sidecar.checkpoints.layouts.base import Layout
@@ -16,7 +16,7 @@ from rtj_sidecar.checkpoints.pin_choice import InodeHistory, next_history
 from rtj_sidecar.checkpoints.quiescence import Observations, Writers, observe
 from rtj_sidecar.checkpoints.reader import Reader
 from rtj_sidecar.checkpoints.scan import EMPTY, take_snapshot
-from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Snapshot, Verdict
+from rtj_sidecar.checkpoints.types import Expectations, FoundSave, Snapshot, Status, Verdict
 from rtj_sidecar.checkpoints.validate import Patience, judge_all
 from rtj_sidecar.checkpoints.vanished import vanished
 
@@ -33,6 +33,9 @@ class Look:
     snapshot: Snapshot
     vanished: tuple[FoundSave, ...] = ()
     """Finished saves that the trainer took away before they were pinned."""
+    spells: Mapping[str, float] = field(default_factory=dict)
+    """By root key: since when (Unix seconds) a save is, or was until this look, found unfinished by
+    one look after the other."""
 
 
 class Sight:
@@ -45,6 +48,7 @@ class Sight:
         self._reader = reader
         self._layouts = layouts
         self._observations = Observations()
+        self._spells: dict[str, float] = {}
         self.snapshot: Snapshot = EMPTY
         self.history = InodeHistory()
         self.largest = 0  # bytes of the largest save that was ever seen here
@@ -91,7 +95,13 @@ class Sight:
             is_earlier=is_earlier,
         )
         self.largest = max([self.largest, *(save.size for save in snapshot.saves)])
-        return Look(self._deeper.look(judged), snapshot, lost)
+        before, looked = self._spells, self._deeper.look(judged)
+        self._spells = {
+            save.root_key: before.get(save.root_key, time.time())
+            for save, verdict in looked
+            if verdict.status is Status.WRITING
+        }
+        return Look(looked, snapshot, lost, {**before, **self._spells})
 
     def _remember_inodes(
         self, snapshot: Snapshot, *, now: float, settle: float, writers: Writers

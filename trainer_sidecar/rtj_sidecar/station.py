@@ -34,6 +34,7 @@ from rtj_api.wire import (
 from rtj_sidecar.config import Site
 from rtj_sidecar.directory import Directory
 from rtj_sidecar.journal import Journal
+from rtj_sidecar.messages import Unfinished
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.traffic import Sent, Traffic
@@ -90,7 +91,8 @@ class Station:
     settled: bool = False  # the trainer of this attempt ended and the directory was looked at since
     question: int = 0  # of rank 0, as heard last: what is there now?
     answered: int = 0  # the question that was known before the last look began
-    is_writing: bool = False  # at that look something was not finished
+    looks: int = 0  # at the directory, that this sidecar has completed
+    unfinished: tuple[Unfinished, ...] = ()  # what that look found still to change
     look_now: asyncio.Event = field(default_factory=asyncio.Event)
     ship_now: asyncio.Event = field(default_factory=asyncio.Event)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -108,6 +110,11 @@ class Station:
     @property
     def fence(self) -> int | None:
         return self.journal.entry.fence
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the last look found something unfinished."""
+        return bool(self.unfinished)
 
     @property
     def is_training(self) -> bool:

@@ -47,6 +47,7 @@ class Telling:
                     sizes=[file.stamp.size for file in save.pin.files],
                     bytes=save.bytes,
                     seen_at=save.record.seen_at,
+                    writing_seconds=save.record.writing_seconds,
                 )
                 for save in unnamed
             ],
@@ -57,6 +58,7 @@ class Telling:
             url=at.own_url,
             answered=at.answered,
             is_writing=at.is_writing,
+            unfinished=list(at.unfinished),
             open_paths=sorted(at.supervisor.open_for_writing) if shared and at.supervisor else None,
         )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtj_sidecar.checkpoints.types import PartFiles
-from rtj_sidecar.naming import Group, Heard, Naming, groups
+from rtj_sidecar.naming import Group, Heard, Naming, groups, said_nothing
 from rtj_sidecar.opening import union_gate
+from rtj_sidecar.unfinished import Told, writing
 
 _DIGITS = re.compile(r"\d+")
 
@@ -78,15 +79,15 @@ def next_whole(
     procs: int,
     has_ended: bool,
     last: Shape | None = None,
-    answered: Mapping[int, int] | None = None,
-    writing: Collection[int] = (),
+    told: Mapping[int, Told] | None = None,
 ) -> Whole:
     """`next_of` what was heard, without what is torn: that gets no record at all, for whoever came
     next would find it there, and no mark beside it if this holder died in between.
 
     `last`: what the ranks wrote of their last save, see `next_shape`. Once trainers have ended
-    (`has_ended`) what is a half by it is torn; before, it waits: see `_is_habit`. `writing`: ranks
-    that have something unfinished, which may be what is missing."""
+    (`has_ended`) what is a half by it is torn; before, it waits: see `_is_habit`. `told`: each
+    rank's last word; what it has unfinished may be what is missing."""
+    words = told or {}
     left, torn, waits = list(heard), list[tuple[Group, str]](), list[Group]()
     while True:
         naming = next_of(left)
@@ -98,19 +99,24 @@ def next_whole(
         half = _why_half(group, last=last, world=world)
         if why is None and half is not None and has_ended:
             why = half
-        if why is not None and not has_ended and set(writing) - set(group.by_rank):
+        if why is not None and not has_ended and _others_write(group, words):
             waits.append(group)
         elif why is not None:
             torn.append((group, why))
-        elif half is not None and not _is_habit(group, heard, last=last, answered=answered or {}):
+        elif half is not None and not _is_habit(group, heard, last=last, told=words):
             waits.append(group)
         else:
             return Whole(naming, tuple(torn), tuple(waits))
         left = [one for one in left if one not in group.by_rank.values()]
 
 
+def _others_write(group: Group, told: Mapping[int, Told]) -> bool:
+    may_write = writing(told, group.lead.facts, begun_at=group.begun_at)
+    return not set(may_write) <= set(group.by_rank)
+
+
 def _is_habit(
-    group: Group, heard: Sequence[Heard], *, last: Shape | None, answered: Mapping[int, int]
+    group: Group, heard: Sequence[Heard], *, last: Shape | None, told: Mapping[int, Told]
 ) -> bool:
     """Whether the gang saves in this way now: the same ranks have finished another save since, and
     the others have said after that one that they have nothing unfinished.
@@ -124,7 +130,7 @@ def _is_habit(
         if other.arrival > group.arrival and set(other.by_rank) == set(group.by_rank)
     ]
     return any(
-        other.question > 0 and all(answered.get(rank, -1) >= other.question for rank in missing)
+        other.question > 0 and all(said_nothing(told, rank, other) for rank in missing)
         for other in since
     )
 

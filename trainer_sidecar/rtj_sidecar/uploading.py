@@ -18,20 +18,33 @@ from rtj_sidecar.arrivals import learn_hash
 from rtj_sidecar.fates import Fates, newest_durable
 from rtj_sidecar.localsave import LocalSave
 from rtj_sidecar.messages import OpenShip, Ships
-from rtj_sidecar.runs.records import PartRecord, ShipRecord
+from rtj_sidecar.runs.records import PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
 from rtj_sidecar.traffic import Sent
+from rtj_sidecar.unfinished import is_named_share
 from rtj_sidecar.waits import happens
 
 LOOK_SECONDS = 1.0
+# The first of them may have begun before this rank heard of the save, and the second may find it
+# still changing.
+LOOKS = 3
+EXPECTED_SECONDS = 60.0
 # What is left of an upload that a newer save does not put aside: a tenth of the newer one.
 NEARLY_DONE = 0.1
 MIN_BACK_OFF, MAX_BACK_OFF = 1.0, 30.0
 KEY = "upload"
 OF_ONE_SAVE = frozenset({Reason.PATH_NOT_WRITABLE, Reason.STORE_UNSUPPORTED, Reason.INTERNAL_ERROR})
 """What ended an upload and says nothing of another save's: its files, or what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """When this rank heard of a ship (monotonic), and how many looks it had completed then."""
+
+    at: float
+    looks: int
 
 
 @dataclass(slots=True)
@@ -67,7 +80,7 @@ class Uploading:
     def __init__(self, station: Station, fates: Fates) -> None:
         self._at = station
         self._fates = fates
-        self._heard_at: dict[str, float] = {}  # when this rank heard of a ship it has no files of
+        self._heard: dict[str, Hearing] = {}  # of ships that it has no files of
         self.answered: set[str] = set()
         self._back_off = MIN_BACK_OFF
         self._not_before = 0.0  # monotonic: the store has a moment's rest
@@ -230,7 +243,7 @@ class Uploading:
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)
         self.answered.add(ship.name)
-        self._heard_at.pop(ship.name, None)
+        self._heard.pop(ship.name, None)
         self._failed_at.pop(ship.name, None)
         if local is not None:
             if part.files:
@@ -272,14 +285,21 @@ class Uploading:
         return None
 
     def _may_say_none(self, ship: ShipRecord) -> bool:
-        """After this rank has looked twice since it heard, and was not expected to have files."""
+        """After this rank has looked since it heard, however long that takes where it is slow or
+        was paused; later where it was expected to have files."""
         at = self._at
-        heard = self._heard_at.setdefault(ship.name, time.monotonic())
-        waited = time.monotonic() - heard
-        grace = 2 * max(1.0, at.site.config.poll_seconds)
+        heard = self._heard.setdefault(ship.name, Hearing(time.monotonic(), at.looks))
         if at.settled or not at.site.touches_directory:
             return True
-        if at.is_writing and at.site.config.rank in ship.asked:
+        # No looks are made before a trainer runs: what lies there was looked at in prepare.
+        is_known = at.looks - heard.looks >= LOOKS if at.is_training else at.looks > 0
+        if not is_known or (at.site.config.rank in ship.asked and self._may_be_writing(ship)):
             return False
         expected = at.site.config.rank in ship.expected
-        return waited >= (60.0 if expected else grace)
+        grace = EXPECTED_SECONDS if expected else 2 * max(1.0, at.site.config.poll_seconds)
+        return time.monotonic() - heard.at >= grace
+
+    def _may_be_writing(self, ship: ShipRecord) -> bool:
+        """Whether something unfinished here may become a share of it."""
+        facts = SaveFacts(root_key=ship.root_key, layout=ship.layout, step=ship.step)
+        return any(is_named_share(what, facts) is not False for what in self._at.unfinished)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.naming import Heard, groups, next_naming
 from rtj_sidecar.runs.records import SaveFacts
+from rtj_sidecar.unfinished import Told
 
 
 def heard(
@@ -140,11 +141,11 @@ def test_weights_alone_do_not_push_aside_what_can_be_resumed_from() -> None:
 def test_at_first_a_silent_rank_is_waited_for_until_it_says_that_it_has_nothing() -> None:
     asked = [replace(heard(0, 5, arrival=1), question=3)]
     options = {"usual": set(), "now": 2.0, "longest": 30.0}
-    silent = name(asked, answered={0: 3}, **options)
+    silent = name(asked, told={0: Told(3)}, **options)
     assert (silent.name, silent.wake_at) == (None, 30.0)  # type: ignore[attr-defined]
-    before = name(asked, answered={0: 3, 1: 2}, **options)
+    before = name(asked, told={0: Told(3), 1: Told(2)}, **options)
     assert before.name is None  # type: ignore[attr-defined]
-    nothing = name(asked, answered={0: 3, 1: 3}, **options)
+    nothing = name(asked, told={0: Told(3), 1: Told(3)}, **options)
     assert nothing.name is not None  # type: ignore[attr-defined]
-    at_last = name(asked, answered={}, **{**options, "now": 30.0})
+    at_last = name(asked, told={}, **{**options, "now": 30.0})
     assert at_last.name is not None  # type: ignore[attr-defined]
