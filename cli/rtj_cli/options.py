@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rtj_api import contract
 
 from rtj_cli.telling import Output
 
+NAMED = f"{contract.SINGULAR}.{contract.GROUP}"
+"""How kubectl writes the kind before a name."""
+
+Job = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Its name, or `namespace/name`."),
+]
 Target = Annotated[
     str,
     typer.Argument(

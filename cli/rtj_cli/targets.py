@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
-import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +18,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
-from rtj_api import contract
 from rtj_api.v1alpha1 import Retention, Store
 from rtj_sidecar.opening import union_gate
 from rtj_sidecar.runs import keys
@@ -31,11 +26,9 @@ from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Store as Opened
 from rtj_sidecar.stores.open import keeps_run, kept_in, open_store
 
+from rtj_cli.cluster import Cluster, ClusterProblem
 from rtj_cli.inspecting import is_url, runs_in, split_run_url
 from rtj_cli.telling import Code, say
-
-KIND = f"{contract.PLURAL}.{contract.GROUP}"
-_SECONDS = 60
 
 
 class NoTarget(Exception):
@@ -58,6 +51,10 @@ class Asked:
     context: str | None = None
     kubeconfig: str | None = None
 
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(namespace=self.namespace, context=self.context, kubeconfig=self.kubeconfig)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -78,7 +75,8 @@ class Place:
 
 @contextmanager
 def reached(asked: Asked, *, must_exist: bool = True) -> Iterator[Place]:
-    """The run that is meant. Raises NoTarget, StoreProblem."""
+    """The run that is meant. Raises NoTarget, ClusterProblem,
+    StoreProblem."""
     with tempfile.TemporaryDirectory(prefix="rtj-") as private:
         if is_url(asked.target):
             place = _of_url(asked)
@@ -143,8 +141,8 @@ def _opened(url: str, asked: Asked) -> Opened:
 
 
 def _of_job(asked: Asked, *, private: Path) -> Place:
-    namespace, _, name = asked.target.rpartition("/")
-    job = _kubectl(asked, "get", KIND, name, namespace=namespace or asked.namespace)
+    job = asked.cluster.job(asked.target)
+    name = asked.target.rpartition("/")[2]
     where = str(job["metadata"]["namespace"])
     checkpoint = (job.get("spec") or {}).get("checkpoint") or {}
     run_id = asked.run_id or checkpoint.get("runID") or f"{where}/{name}"
@@ -181,8 +179,8 @@ def _of_job(asked: Asked, *, private: Path) -> Place:
 def _credentials(asked: Asked, namespace: str, name: str, into: Path) -> Path | None:
     """Its files; None where the person may not read the Secret: then the environment's are used."""
     try:
-        secret = _kubectl(asked, "get", "secret", name, namespace=namespace)
-    except NoTarget as error:
+        secret = asked.cluster.get("secret", name, namespace=namespace)
+    except ClusterProblem as error:
         say(f"Secret {namespace}/{name} cannot be read ({error}): the environment's credentials")
         return None
     into.mkdir(mode=0o700)
@@ -203,8 +201,8 @@ def _certificates(
     kind = "configmap" if "configMap" in bundle else "secret"
     named = bundle.get("configMap") or bundle.get("secret") or {}
     try:
-        found = _kubectl(asked, "get", kind, str(named.get("name")), namespace=namespace)
-    except NoTarget as error:
+        found = asked.cluster.get(kind, str(named.get("name")), namespace=namespace)
+    except ClusterProblem as error:
         say(f"{kind} {namespace}/{named.get('name')} cannot be read ({error}): this machine's own")
         return None
     text = (found.get("data") or {}).get(str(named.get("key", "ca.crt")))
@@ -212,34 +210,3 @@ def _certificates(
         return None
     into.write_bytes(base64.b64decode(text) if kind == "secret" else text.encode())
     return str(into)
-
-
-def _kubectl(asked: Asked, *words: str, namespace: str | None) -> dict[str, Any]:
-    """What kubectl tells as JSON, with this person's kubeconfig and rights. Raises NoTarget."""
-    binary = shutil.which(os.environ.get("KUBECTL", "kubectl"))
-    if binary is None:
-        raise NoTarget(
-            "kubectl is not on PATH, and without it no job can be read: install it, or name the "
-            "store by its URL and the run with --run-id",
-            Code.USAGE,
-        )
-    command = [binary, *words, "-o", "json", f"--request-timeout={_SECONDS}s"]
-    command += ["--namespace", namespace] if namespace else []
-    command += ["--context", asked.context] if asked.context else []
-    command += ["--kubeconfig", asked.kubeconfig] if asked.kubeconfig else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise _refused(done.stderr.strip().removeprefix("Error from server "), words)
-    found = json.loads(done.stdout)
-    return dict(found)
-
-
-def _refused(text: str, words: tuple[str, ...]) -> NoTarget:
-    if "NotFound" in text:
-        return NoTarget(text, Code.NOT_FOUND)
-    if "Forbidden" in text:
-        what = words[1].partition(".")[0]
-        return NoTarget(
-            f"{text}. `kubectl auth can-i get {what}` says what you may", Code.UNREACHABLE
-        )
-    return NoTarget(text or "kubectl failed without a word", Code.UNREACHABLE)

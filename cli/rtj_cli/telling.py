@@ -34,21 +34,26 @@ class Code(IntEnum):
     """What a command ends with. 130: interrupted."""
 
     OK = 0
-    INVALID = 1  # something that was asked about is not whole
+    INVALID = 1  # something that was asked about is not whole, or cannot be accepted
     USAGE = 2
     NOT_FOUND = 3  # no such run, save, job or directory
     REFUSED = 4  # it would break a promise: the message says which, and what to do
     UNREACHABLE = 5  # store or cluster do not answer, or refuse the credentials
+    LATE = 6  # what was waited for did not come in time
+    OTHERWISE = 7  # … and cannot come any more
     INTERRUPTED = 130
 
 
 CODES = {
     Code.OK: "done, or everything that was asked about is whole",
-    Code.INVALID: "a save is torn, damaged or missing files",
+    Code.INVALID: "a save is torn, damaged or missing files; a manifest has errors",
     Code.USAGE: "wrong usage",
     Code.NOT_FOUND: "no such run, save, job or directory",
     Code.REFUSED: "it would break a promise; the message says which and what to do instead",
     Code.UNREACHABLE: "the store or the cluster does not answer, or refuses the credentials",
+    Code.LATE: "what was waited for did not come in time",
+    Code.OTHERWISE: "the job ended in another way than was waited for, or what was waited for "
+    "cannot come any more",
     Code.INTERRUPTED: "interrupted",
 }
 

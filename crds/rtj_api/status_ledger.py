@@ -37,6 +37,10 @@ class TimeBuckets(StatusModel):
     hold: float = Field(0.0, description="Holds other than a suspension, and back-off.")
     suspended: float = 0.0
 
+    def dump_seconds(self) -> list[tuple[str, float]]:
+        """Name and seconds of each, in the order in which a job passes them."""
+        return list(self.model_dump(by_alias=True).items())
+
 
 class TimeLedger(StatusModel):
     """Where the job's time went. The buckets sum exactly to `until` − `since`.

@@ -9,6 +9,7 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.checkpoints.layouts import UnknownLayoutError
 from rtj_sidecar.stores.base import SourceChanged, StoreProblem
 
+from rtj_cli.cluster import ClusterProblem
 from rtj_cli.saves import Refused
 from rtj_cli.targets import NoTarget
 from rtj_cli.telling import Code, fail
@@ -23,7 +24,7 @@ def guarded() -> Iterator[None]:
     """Ends the command with one line of words, never with a trace."""
     try:
         yield
-    except (Refused, NoTarget) as error:
+    except (Refused, NoTarget, ClusterProblem) as error:
         raise fail(str(error), error.code) from None
     except UnknownLayoutError as error:
         raise fail(str(error), Code.USAGE) from None

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from rtj_cli import planning
-from rtj_cli.__main__ import app
+from rtj_cli.__main__ import assembled
 from typer.testing import CliRunner
 
 
@@ -35,10 +35,10 @@ def test_a_known_stall_and_step() -> None:
 def test_the_command() -> None:
     runner = CliRunner()
     words = ["plan", "--parameters", "70e9", "--nodes", "16", "--stall", "30", "--step", "5"]
-    told = runner.invoke(app, [*words, "-o", "json"])
+    told = runner.invoke(assembled(), [*words, "-o", "json"])
     assert told.exit_code == 0, told.output
     assert json.loads(told.stdout) == planning.plan(parameters=70e9, nodes=16, stall=30, step=5)
-    table = runner.invoke(app, words)
+    table = runner.invoke(assembled(), words)
     assert "840.0 GB" in table.stdout
-    refused = runner.invoke(app, ["plan", "--parameters", "0"])
+    refused = runner.invoke(assembled(), ["plan", "--parameters", "0"])
     assert refused.exit_code == 2
