@@ -80,6 +80,7 @@ class Reason(StrEnum):
     PREEMPTED_BY_QUEUE = "PreemptedByQueue"
     POD_FAILED = "PodFailed"
     NODE_LEAVING = "NodeLeaving"
+    STRAGGLER_REPLACED = "StragglerReplaced"
     NODE_LOST = "NodeLost"
     NODE_NOT_READY = "NodeNotReady"
     SIDECAR_LOST = "SidecarLost"

@@ -41,6 +41,9 @@ from rtj_api.status_trouble import (
     MAX_SUSPICIONS,
     Bisection,
     Incident,
+    SlowMove,
+    SlowRank,
+    Straggling,
     Suspicion,
 )
 from rtj_api.v1alpha1 import MAX_REPLICAS
@@ -76,8 +79,11 @@ __all__ = [
     "ResumeDecision",
     "ResumeLoss",
     "ResumeReplay",
+    "SlowMove",
+    "SlowRank",
     "Status",
     "StatusModel",
+    "Straggling",
     "Suspicion",
     "Time",
     "TimeBuckets",
@@ -289,6 +295,7 @@ class Status(StatusModel):
     budgets: Budgets = Field(default_factory=Budgets)
     bisection: Bisection | None = None
     suspicions: list[Suspicion] = Field(default_factory=list, max_length=MAX_SUSPICIONS)
+    straggling: Straggling | None = Field(None, description="Absent while no rank was slow.")
     progress: Progress = Field(default_factory=Progress)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)
     ledger: TimeLedger | None = Field(None, description="Absent before the first entry.")

@@ -52,6 +52,45 @@ class Suspicion(StatusModel):
         return f" after step {self.past_step}" if self.past_step is not None else " without a step"
 
 
+class SlowRank(StatusModel):
+    """A rank for which all others wait, followed within one attempt."""
+
+    rank: int
+    attempt: int
+    since: Time
+    step: int = Field(description="Its own, at that time.")
+    is_due: bool = Field(
+        False, description="It was slow for long enough: moved after the next durable save."
+    )
+    durable_name: str | None = Field(None, description="The newest durable save by then.")
+
+
+class SlowMove(StatusModel):
+    """The last rank that was moved to another node for being slow."""
+
+    rank: int
+    node: str | None = Field(None, description="That it left.")
+    attempt: int = Field(description="That began with its new pod.")
+    at: Time
+    ratio: float = Field(description="Its time for a step in medians of the ranks, before.")
+    helped: bool | None = Field(
+        None, description="It is as fast as the others since, or it is as slow; absent: not known."
+    )
+
+
+class Straggling(StatusModel):
+    """What is remembered of slow ranks, with recovery.straggler.onSlow: Replace."""
+
+    slow: SlowRank | None = None
+    moved: SlowMove | None = None
+    own: list[int] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Ranks that were as slow on another node: not moved again.",
+    )
+    generation: int = Field(0, description="Of the spec; a changed one is judged anew.")
+
+
 class Bisection(StatusModel):
     """The search for the newest save that trains on, asked for by a person. Indexes are those of
     `saves`."""

@@ -167,6 +167,7 @@ wishes_of_recovery = st.fixed_dictionaries(
     {
         "on_hang": st.sampled_from(["Restart", "Restart", "Report"]),
         "hang_timeout_seconds": st.sampled_from([None, None, 2.0, 604_800.0]),
+        "on_slow": st.sampled_from(["Report", "Replace"]),
         "on_divergence": st.sampled_from(["RollBack", "Hold", "Report"]),
         "failure_rules": st.lists(rules, max_size=2).map(tuple),
         "avoid_nodes": st.sampled_from(["Preferred", "Required", "Never"]),

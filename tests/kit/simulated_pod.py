@@ -332,6 +332,7 @@ class Pod:
                 source="file",
                 first_step_at=trainer.first_step_at,
                 updated_at=trainer.updated_at,
+                step_seconds=world.trouble.work_seconds(self),
                 pace_seconds=STEP_SECONDS if trainer.step - trainer.began_at >= 3 else None,
             )
         return wire.Report(

@@ -20,15 +20,27 @@ if TYPE_CHECKING:
 class Trouble:
     """`saves`: names from which a trainer comes `steps_after` steps far. `steps`: none gets past
     them. `nodes`: no trainer there gets further than `steps_after` steps. `program`: no trainer
-    does, wherever. Each strikes at rank 1."""
+    does, wherever. Each of these strikes at rank 1. `slow_nodes`, `slow_ranks`: its own work in a
+    step takes twice as long there, which trainers tell with `tells_work`."""
 
     saves: set[str] = field(default_factory=set)
     steps: set[int] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     program: bool = False
+    tells_work: bool = False
+    slow_nodes: set[str] = field(default_factory=set)
+    slow_ranks: set[int] = field(default_factory=set)
     steps_after: int = 2
     code: int = 1
     words: str = "RuntimeError: it went wrong at element 17"
+
+    def work_seconds(self, pod: Pod) -> float | None:
+        """What its trainer tells of its own work in a step; the first steps compile."""
+        trainer = pod.trainer
+        if not self.tells_work or trainer is None or trainer.step - trainer.began_at < 8:
+            return None
+        is_slow = pod.node in self.slow_nodes or pod.rank in self.slow_ranks
+        return 0.6 if is_slow else 0.3
 
     def strikes(self, pod: Pod) -> bool:
         trainer = pod.trainer

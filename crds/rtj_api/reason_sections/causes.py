@@ -97,6 +97,12 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         _SELF_HEALING,
         Charge.INFRASTRUCTURE,
     ),
+    Reason.STRAGGLER_REPLACED: ReasonText(
+        "A rank for which all others waited got a new pod on another node, after a durable save "
+        "(recovery.straggler.onSlow: Replace); or, later, that this has helped.",
+        f"{_SELF_HEALING} Look at the node that it left: clocks, temperature, other programs.",
+        Charge.INFRASTRUCTURE,
+    ),
     Reason.NODE_LOST: ReasonText(
         "A node is gone, or is silent in every way that could be asked.",
         f"{_SELF_HEALING} Repair or remove the node.",

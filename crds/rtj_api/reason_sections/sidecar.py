@@ -140,7 +140,7 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "A rank's own work in a step takes longer than one and a half times the median of the "
         "ranks, by `step_seconds` of their progress files: all others wait for it.",
         "Look at that pod's node and GPU (clocks, temperature, other programs) and at its share of "
-        "the data. Deleting the pod moves it to another node; nothing is replaced by itself.",
+        "the data. recovery.straggler.onSlow: Replace moves it to another node by itself.",
     ),
     Reason.SAVES_TOO_RARE: ReasonText(
         "For how often this job is interrupted, its saves are far apart: more than a twentieth of "

@@ -29,9 +29,11 @@ from rtj_api.v1alpha1.watching import (
     OnDivergence,
     OnDrift,
     OnHang,
+    OnSlow,
     StackSignal,
     Stop,
     StopBy,
+    Straggler,
     VerifyResume,
 )
 
@@ -60,6 +62,7 @@ __all__ = [
     "OnExistingRun",
     "OnHang",
     "OnNoValid",
+    "OnSlow",
     "PathText",
     "Quantity",
     "Recovery",
@@ -72,6 +75,7 @@ __all__ = [
     "Stop",
     "StopBy",
     "Store",
+    "Straggler",
     "Success",
     "SuccessRanks",
     "SuspendPolicy",

@@ -9,7 +9,7 @@ from pydantic import Field
 from rtj_api import validations as v
 from rtj_api.api_base import Api
 from rtj_api.v1alpha1.failure_rules import FailureRule
-from rtj_api.v1alpha1.watching import Hang, Stop, VerifyResume
+from rtj_api.v1alpha1.watching import Hang, Stop, Straggler, VerifyResume
 
 
 class AvoidNodes(StrEnum):
@@ -77,6 +77,7 @@ class Recovery(Api):
         ),
     )
     hang: Hang = Field(default_factory=Hang)
+    straggler: Straggler = Field(default_factory=Straggler)
     verify_resume: VerifyResume = Field(default_factory=VerifyResume)
     stop: Stop = Field(default_factory=Stop)
     failure_rules: tuple[FailureRule, ...] = Field(

@@ -1,5 +1,5 @@
-"""`recovery.verifyResume`, `.hang` and `.stop`: what is done about a training that goes on
-otherwise, or not at all, and how it is asked to end.
+"""`recovery.verifyResume`, `.hang`, `.straggler` and `.stop`: what is done about a training that
+goes on otherwise, slowly, or not at all, and how it is asked to end.
 
 Must never do I/O.
 """
@@ -83,6 +83,27 @@ class Hang(Api):
             "The signal for which the trainer has registered a dump of its stacks: "
             "faulthandler.register(signal.SIGUSR2). It is sent to a hung process before the "
             "restart if that process catches it. Not needed where the image has py-spy."
+        ),
+    )
+
+
+class OnSlow(StrEnum):
+    REPORT = "Report"
+    REPLACE = "Replace"
+
+
+class Straggler(Api):
+    """A rank whose own work in a step, by `step_seconds` of the progress files, takes longer than
+    one and a half times the median of the ranks: all others wait for it."""
+
+    on_slow: OnSlow = Field(
+        OnSlow.REPORT,
+        description=(
+            "Report only tells (Degraded). Replace: a rank that was slow for 96 steps and a minute "
+            "gets a new pod on another node after the next durable save, free of the job's "
+            "budget. If it is as slow there the rank is slow and not its node, and it is not "
+            "moved again; another rank is moved only once a move has helped, or six hours later. "
+            "It needs room on another node, best a spare."
         ),
     )
 

@@ -23,6 +23,7 @@ from rtj_operator.core import (
     probing,
     remedies,
     resumption,
+    slow_ranks,
     without_store,
     writers,
 )
@@ -200,7 +201,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                 )
             )
     found += hangs.troubles(gang)
-    found += resumption.slow_ranks(gang)
+    found += slow_ranks.troubles(gang)
     found += resumption.troubles(gang.status.checkpoint)
     found += governor.troubles(gang.status, wish=gang.spec.interval)
     return sorted(found, key=lambda told: told[0] in _CONSEQUENCES)

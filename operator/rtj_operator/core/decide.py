@@ -21,6 +21,7 @@ from rtj_operator.core import (
     decide_wish,
     stopping,
     storemode,
+    straggling,
     suspecting,
 )
 from rtj_operator.core.absorb import absorbed
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     bisecting.passed,
     decide_run.undrained,
     decide_run.template_changed,
+    straggling.straggler,
     storemode.mode,
     storemode.let_go,
     decide_run.choose,

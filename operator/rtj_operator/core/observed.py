@@ -64,6 +64,7 @@ class JobSpec:
     obeys_stop: bool = False  # recovery.stop.by is not Nothing
     on_hang: str = "Restart"  # recovery.hang.onHang
     hang_timeout_seconds: float | None = None  # recovery.hang.timeoutSeconds
+    on_slow: str = "Report"  # recovery.straggler.onSlow
     on_divergence: str = "RollBack"  # recovery.verifyResume.onDivergence
     failure_rules: tuple[FailureRule, ...] = ()  # recovery.failureRules
     max_restarts: int = 10  # recovery.maxRestarts: without durable progress

@@ -37,6 +37,9 @@ class Policy:
     steps_stopped_seconds: float = 3.0  # a step after the contact was lost by more than this
     unfenced_writer_seconds: float = 60.0  # for a lost writer, beside sidecars that do not fence
     settle_seconds: float = 0.1  # after an end was heard, for a save that was just finished
+    # slow ranks
+    straggler_seconds: float = 60.0  # a rank is slow for so long, and for 96 steps
+    straggler_again_seconds: float = 6 * 3600.0  # after a move that has not helped
     # the end of a run
     early_exit_seconds: float = 900.0  # some ranks done, the others without a new step
     drain_stall_seconds: float = 120.0  # all done, the last save not yet durable

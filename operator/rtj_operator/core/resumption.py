@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from rtj_api.reasons import Reason
 from rtj_api.rules.replay import ReplayState
-from rtj_api.rules.straggler import stragglers
 from rtj_api.status import CheckpointStatus
 from rtj_api.wire import LossState, ReplayView
 
@@ -76,22 +75,6 @@ def troubles(checkpoint: CheckpointStatus) -> list[tuple[str, str]]:
     if found is None or found.state not in _WRONG:
         return []
     return [(Reason.RESUMED_OTHERWISE, f"since the last resume: {found.message}")]
-
-
-def slow_ranks(gang: Gang) -> list[tuple[str, str]]:
-    """For the condition Degraded. No figures: they move."""
-    told = {
-        m.rank: m.report.progress.step_seconds
-        for m in gang.members
-        if m.report is not None
-        and m.report.progress.step_seconds is not None
-        and m.report.trainer.attempt == gang.attempt
-    }
-    slow = stragglers(told)[:8]
-    if not slow:
-        return []
-    where = ", ".join(f"{rank} on {pod.node}" for rank in slow if (pod := gang.members[rank].pod))
-    return [(Reason.RANK_SLOW, f"all other ranks wait for rank {where}: its steps take longer")]
 
 
 def notes(old: CheckpointStatus, new: CheckpointStatus) -> tuple[Note, ...]:

@@ -121,6 +121,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         obeys_stop=spec.recovery.stop.by != v1alpha1.StopBy.NOTHING,
         on_hang=spec.recovery.hang.on_hang,
         hang_timeout_seconds=spec.recovery.hang.timeout_seconds,
+        on_slow=spec.recovery.straggler.on_slow,
         on_divergence=spec.recovery.verify_resume.on_divergence,
         failure_rules=tuple(rule.plain() for rule in spec.recovery.failure_rules),
         interval=spec.checkpoint.interval,

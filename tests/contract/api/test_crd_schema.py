@@ -100,6 +100,7 @@ TAKEN: dict[str, dict[str, Any]] = {
             "drainSeconds": 0,
         }
     },
+    "a slow rank that is moved": {"recovery": {"straggler": {"onSlow": "Replace"}}},
     "a stop step by a signal": {"recovery": {"stop": {"by": "SIGUSR1"}}},
     "a field of a later Kubernetes": {"template": {"spec": {"fieldOfTheFuture": {"a": [1]}}}},
 }
@@ -129,6 +130,7 @@ def test_the_server_fills_in_the_models_defaults(space: Kube) -> None:
         "avoidNodes": "Preferred",
         "spares": 0,
         "hang": {"onHang": "Restart"},
+        "straggler": {"onSlow": "Report"},
         "verifyResume": {"onDivergence": "RollBack", "onDrift": "Report"},
         "stop": {"by": "Nothing"},
     }
