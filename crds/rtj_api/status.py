@@ -34,6 +34,7 @@ from rtj_api.status_base import (
     format_time,
     parse_time,
 )
+from rtj_api.status_leaving import MAX_LEFT_NODES, LeftNode, PlannedStop
 from rtj_api.status_ledger import IntervalAdvice, TimeBuckets, TimeLedger
 from rtj_api.status_trouble import (
     MAX_BISECTED,
@@ -52,6 +53,7 @@ __all__ = [
     "MAX_ATTEMPTS",
     "MAX_BISECTED",
     "MAX_INCIDENTS",
+    "MAX_LEFT_NODES",
     "MAX_MESSAGE",
     "MAX_SUSPICIONS",
     "AttemptRecord",
@@ -68,6 +70,7 @@ __all__ = [
     "IntervalAdvice",
     "JobPhase",
     "LastRequest",
+    "LeftNode",
     "Message",
     "PendingSuspend",
     "PendingTemplate",
@@ -201,28 +204,6 @@ class PendingSuspend(StatusModel):
     save: str | None = Field(None, description="The newest save when it was asked for.")
 
 
-class PlannedStop(StatusModel):
-    """What was decided for the attempt when a pod of it, or its node, was about to go, or the job
-    was to be suspended: one step at which all ranks save and end, or why there is none."""
-
-    attempt: int
-    verdict: str = Field(
-        description="Agreed, Missed (not all ranks reached it in time), or FinishLast or TooLate: "
-        "nothing was asked of the trainers.",
-        max_length=16,
-    )
-    cause: ReasonValue
-    ranks: list[int] = Field(
-        default_factory=list,
-        max_length=MAX_REPLICAS,
-        description="Whose pods or nodes are leaving.",
-    )
-    step: int | None = None
-    since: Time
-    until: Time | None = Field(None, description="When the save has to be finished.")
-    message: Message = ""
-
-
 class JobPhase(StrEnum):
     """Derived from the rest, for printing only."""
 
@@ -292,6 +273,11 @@ class Status(StatusModel):
     pending_template: PendingTemplate | None = None
     pending_suspend: PendingSuspend | None = None
     stop: PlannedStop | None = None
+    left_nodes: list[LeftNode] = Field(
+        default_factory=list,
+        max_length=MAX_LEFT_NODES,
+        description="Nodes with notice that ranks were moved off, the newest last.",
+    )
     budgets: Budgets = Field(default_factory=Budgets)
     bisection: Bisection | None = None
     suspicions: list[Suspicion] = Field(default_factory=list, max_length=MAX_SUSPICIONS)

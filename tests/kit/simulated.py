@@ -90,6 +90,7 @@ class Node:
     silent_since: float | None = None
     troubles: tuple[str, ...] = ()  # what its object says against it
     taints: tuple[str, ...] = ()  # key:effect
+    tainted_at: dict[str, float] = field(default_factory=dict)  # as it was first looked at
 
     @property
     def linked(self) -> bool:

@@ -19,7 +19,7 @@ from rtj_operator.core.observed import (
 )
 
 if TYPE_CHECKING:
-    from kit.simulated import World
+    from kit.simulated import Node, World
     from kit.simulated_pod import Pod
 
 
@@ -37,6 +37,7 @@ def observe(world: World) -> Observed:
             else None,
             lease_renewed_at=n.lease_at,
             taints=n.taints,
+            tainted_at=_tainted_at(n, now=world.now),
         )
         for n in world.nodes.values()
     }
@@ -65,6 +66,12 @@ def observe(world: World) -> Observed:
         ),
         stale_lease_share=len(stale) / max(1, len(world.nodes)),
     )
+
+
+def _tainted_at(node: Node, *, now: float) -> dict[str, float]:
+    """As the shell remembers it: since the first look at which it was there."""
+    node.tainted_at = {taint: node.tainted_at.get(taint, now) for taint in node.taints}
+    return dict(node.tainted_at)
 
 
 def _report_view(pod: Pod) -> ReportView:

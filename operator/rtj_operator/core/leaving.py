@@ -7,14 +7,17 @@ names none: the eviction that follows does. What makes no sense to wait for is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
+from rtj_api.status import MAX_LEFT_NODES, LeftNode
 
 from rtj_operator.core.failures import fault_of
 from rtj_operator.core.faults import BY_POD, Fault
 from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.observed import NodeView
 from rtj_operator.core.podends import told_end
 
 # Taints that a cloud's own agent sets when an instance has been given notice -> the seconds that
@@ -37,6 +40,15 @@ class Leaving:
     left: float
     why: str
     is_ending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A cloud's word that a node will go, `seconds` after `since`; None: not known since when."""
+
+    taint: str
+    since: float | None
+    seconds: float
 
 
 def leaving(gang: Gang) -> tuple[Leaving, ...]:
@@ -78,30 +90,56 @@ def _ending(gang: Gang, member: Member) -> Leaving | None:
     )
 
 
+def notice_of(node: NodeView) -> Notice | None:
+    """The one that leaves the least time."""
+    found = (
+        Notice(
+            taint=taint,
+            since=node.tainted_at.get(taint),
+            seconds=NOTICES[taint.partition(":")[0]],
+        )
+        for taint in node.taints
+        if taint.partition(":")[0] in NOTICES
+    )
+    return min(found, key=lambda n: (n.seconds, n.taint), default=None)
+
+
 def _noticed(gang: Gang, member: Member) -> Leaving | None:
     pod, node = member.pod, member.node
-    if pod is None or node is None or pod.is_terminal or _was_moved_here(gang, node.name):
+    notice = notice_of(node) if node is not None else None
+    if pod is None or node is None or pod.is_terminal or notice is None:
         return None
-    for taint in node.taints:
-        seconds = NOTICES.get(taint.partition(":")[0])
-        if seconds is not None:
-            return Leaving(
-                member=member,
-                reason=Reason.NODE_LEAVING,
-                left=seconds,
-                why=f"node {node.name} has the taint {taint}",
-                is_ending=False,
-            )
-    return None
+    since = notice.since if notice.since is not None else gang.now
+    if _was_moved_here(gang, node.name, since=since):
+        return None
+    return Leaving(
+        member=member,
+        reason=Reason.NODE_LEAVING,
+        left=notice.seconds - max(0.0, gang.now - since),
+        why=f"node {node.name} has the taint {notice.taint}",
+        is_ending=False,
+    )
 
 
-def _was_moved_here(gang: Gang, node: str) -> bool:
-    """It was moved off that very node for that very notice, and placed there again: a template that
-    tolerates everything. To move it once more would never end."""
-    current = gang.status.current
-    if current is None or current.cause != Reason.NODE_LEAVING or current.culprit is None:
-        return False
-    return current.culprit.node == node
+def _was_moved_here(gang: Gang, node: str, *, since: float) -> bool:
+    """A rank was moved off that very node for that very notice, and one is there again: a template
+    that tolerates everything. To move it once more would never end."""
+    return any(one.node == node and since <= one.at for one in gang.status.left_nodes)
+
+
+def next_left_nodes(gang: Gang, ranks: Collection[int]) -> list[LeftNode]:
+    """The nodes with notice that these ranks are moved off now, and those of the moves before."""
+    at = math.ceil(gang.now * 1e6) / 1e6  # what JSON keeps, and not before the notice
+    nodes = {
+        node.name
+        for member in gang.members
+        if member.rank in ranks
+        and (node := member.node) is not None
+        and notice_of(node) is not None
+    }
+    before = [one for one in gang.status.left_nodes if one.node not in nodes]
+    now = [LeftNode(node=node, at=at) for node in sorted(nodes)]
+    return [*before, *now][-MAX_LEFT_NODES:]
 
 
 def is_heard_too_early(gang: Gang, one: Leaving) -> bool:

@@ -192,6 +192,7 @@ class NodeView:
     ready: bool | None = None  # condition Ready: True, False, or None for Unknown
     not_ready_since: float | None = None  # lastTransitionTime while it is not True
     taints: tuple[str, ...] = ()  # "key:effect"
+    tainted_at: Mapping[str, float] = field(default_factory=dict)  # by taint: since when, if known
     lease_renewed_at: float | None = None  # kube-node-lease; None: no Lease seen
 
 

@@ -18,7 +18,7 @@ from rtj_api.wire import StandbyView
 from rtj_operator.core import kept_off, pending, rejections
 from rtj_operator.core.failures import finished_ranks
 from rtj_operator.core.gang import Gang, newest_report, spare_name
-from rtj_operator.core.leaving import NOTICES
+from rtj_operator.core.leaving import notice_of
 from rtj_operator.core.nodes import is_heard, judge_node
 from rtj_operator.core.observed import PodView
 from rtj_operator.core.plan import Action, CreateSpare, Note
@@ -41,7 +41,7 @@ def why_not_ready(gang: Gang, pod: PodView) -> str | None:
     if judge_node(gang, pod) is not None:
         return f"its node {pod.node} is lost"
     node = gang.observed.nodes.get(pod.node) if pod.node is not None else None
-    if node is not None and any(t.partition(":")[0] in NOTICES for t in node.taints):
+    if node is not None and notice_of(node) is not None:
         return f"its node {pod.node} was given notice"
     stuck = pending.why(gang, pod)
     if stuck is not None:

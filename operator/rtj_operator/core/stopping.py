@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits
-from rtj_api.rules.stopping import LEAD_SECONDS, RankPace, SaveCosts, StopVerdict, plan_stop
-from rtj_api.status import PlannedStop, Status
+from rtj_api.rules.stopping import LEAD_SECONDS
+from rtj_api.status import MAX_MESSAGE, PlannedStop, Status
 
 from rtj_operator.core import attempts, failures, judges, successes
 from rtj_operator.core.attempts import Cause
@@ -20,18 +20,18 @@ from rtj_operator.core.converge import directive_patches
 from rtj_operator.core.directives import untold_of_stop
 from rtj_operator.core.faults import BY_POD, Fault, fault_at
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.leaving import Leaving, is_awaited_end, is_heard_too_early, leaving
-from rtj_operator.core.nodes import is_heard
+from rtj_operator.core.leaving import (
+    is_awaited_end,
+    is_heard_too_early,
+    leaving,
+    next_left_nodes,
+)
 from rtj_operator.core.plan import Note, Plan
-from rtj_operator.core.recording import moment_of, record
+from rtj_operator.core.recording import record
+from rtj_operator.core.stop_planning import is_decided, note_of, planned_for
 
 HEAR_SECONDS = 3.0  # in which an ending pod has to say that it heard its stop step
 MISSED = "Missed"
-_NOTES = {
-    StopVerdict.AGREED: ("Normal", Reason.STOP_AGREED),
-    StopVerdict.FINISH_LAST: ("Warning", Reason.LAST_SAVE_COUNTS),
-    StopVerdict.TOO_LATE: ("Warning", Reason.STOP_TOO_LATE),
-}
 
 
 def stop(gang: Gang) -> Plan | None:
@@ -52,15 +52,17 @@ def stop(gang: Gang) -> Plan | None:
 
 def _begin(gang: Gang) -> Plan | None:
     going = leaving(gang)
-    if not going or not is_training(gang) or _other_faults(gang):
+    if not going:
+        return _withdrawn(gang)
+    if not is_training(gang) or _other_faults(gang):
         return None
     early = [one for one in going if is_heard_too_early(gang, one)]
     if early:
         return Plan(rule="stop", why=f"{early[0].why}; the API server may say more")
     first = min(going, key=lambda one: (one.left, one.member.rank))
-    if _is_decided(gang, first, going):
-        return None
     planned = planned_for(gang, cause=first.reason, why=first.why, left=first.left, going=going)
+    if is_decided(gang, planned):
+        return None
     return record(
         gang,
         gang.status.model_copy(update={"stop": planned}),
@@ -71,85 +73,15 @@ def _begin(gang: Gang) -> Plan | None:
     )
 
 
-def _is_decided(gang: Gang, first: Leaving, going: tuple[Leaving, ...]) -> bool:
-    """This very trouble was looked at in this attempt, and nothing could be asked for."""
+def _withdrawn(gang: Gang) -> Plan | None:
+    """What the last decision was about is no more: it is shown no longer, and the next trouble is
+    looked at anew. A step that was asked for is not taken back."""
     before = gang.status.stop
-    if before is None or before.attempt != gang.attempt:
-        return False
-    ranks = [one.member.rank for one in going]
-    return before.cause == first.reason and before.ranks == ranks
-
-
-def planned_for(
-    gang: Gang,
-    *,
-    cause: Reason,
-    why: str,
-    left: float,
-    going: tuple[Leaving, ...] = (),
-    ships: bool = True,
-) -> PlannedStop:
-    """What is decided, with the sum that it rests on."""
-    found = plan_stop(_paces(gang), left=left, costs=_costs(gang), ships=ships)
-    now = moment_of(gang)
-    text = f"all ranks save and end at step {found.step}"
-    if found.step is None:
-        text = "no stop step is asked for"
-    return PlannedStop(
-        attempt=gang.attempt,
-        verdict=found.verdict,
-        cause=cause,
-        ranks=[one.member.rank for one in going],
-        step=found.step,
-        since=now,
-        until=None if found.last_for is None else now + round(found.last_for, 3),
-        message=f"{why}; {text}: {found.why}",
-    )
-
-
-def note_of(planned: PlannedStop) -> Note:
-    kind, reason = _NOTES[StopVerdict(planned.verdict)]
-    return Note(type=kind, reason=reason, message=planned.message)
-
-
-def _paces(gang: Gang) -> list[RankPace]:
-    return [_pace(gang, member) for member in gang.members]
-
-
-def _pace(gang: Gang, member: Member) -> RankPace:
-    report, view, pod = member.report, member.view, member.pod
-    if report is None or view is None or pod is None or not is_heard(gang, pod):
-        return RankPace(rank=member.rank, is_reachable=False)
-    progress = report.progress
-    since_heard = gang.now - (view.received_at if view.received_at is not None else gang.now)
-    # By the pod's clock until it was sent, by ours from then on.
-    told_at = progress.updated_at if progress.updated_at is not None else report.sent_at
-    return RankPace(
-        rank=member.rank,
-        step=progress.step if progress.source != "checkpoint" else None,
-        age=max(0.0, report.sent_at - told_at) + max(0.0, since_heard),
-        pace=progress.pace_seconds or None,
-        is_reachable=report.can_stop and not gang.through_store,
-    )
-
-
-def _costs(gang: Gang) -> SaveCosts:
-    views = [m.report.checkpoint for m in gang.members if m.report is not None]
-    saves = [v.writing_seconds for v in views if v.writing_seconds is not None]
-    saves += [v.stall_seconds / v.stalls for v in views if v.stalls]
-    uploads = [v.upload_seconds for v in views if v.upload_seconds is not None]
-    pending = [
-        v.pending_bytes / v.upload_bytes * v.upload_seconds
-        for v in views
-        if v.pending_bytes and v.upload_bytes and v.upload_seconds is not None
-    ]
-    advice = gang.status.interval  # has the figures of the attempts before
-    known_save = advice.writing_seconds if advice is not None else None
-    known_upload = advice.durable_latency_seconds if advice is not None else None
-    return SaveCosts(
-        save=max(saves, default=known_save),
-        upload=max(uploads, default=known_upload),
-        pending=max(pending, default=0.0),
+    if before is None or before.attempt != gang.attempt or before.cause != Reason.NODE_LEAVING:
+        return None
+    why = f"the notice was taken back: {before.message.partition(';')[0]} no more"
+    return record(
+        gang, gang.status.model_copy(update={"stop": None}), rule="stop", why=why[:MAX_MESSAGE]
     )
 
 
@@ -282,7 +214,7 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
             is_paced=False,
         ),
         faults,
-    )
+    ).model_copy(update={"left_nodes": next_left_nodes(gang, [f.rank for f in faults])})
     notes = [Note(type="Normal", reason=cause, message=why)]
     if missed is not None:
         notes.insert(0, Note(type="Warning", reason=Reason.STOP_MISSED, message=missed))

@@ -6,9 +6,9 @@ Pure.
 from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
-from rtj_api.status import PendingSuspend
+from rtj_api.status import PendingSuspend, PlannedStop
 
-from rtj_operator.core import attempts, failures, stopping
+from rtj_operator.core import attempts, failures, stop_planning, stopping
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.conditions import is_training
 from rtj_operator.core.gang import Gang
@@ -54,9 +54,9 @@ def should_wait(gang: Gang) -> bool:
 
 def begin(gang: Gang) -> Plan | None:
     """Record since when the job waits, and the step at which all ranks save where one can be asked
-    for; None where that is done already."""
+    for, now or later; None where that is done already."""
     if gang.status.pending_suspend is not None:
-        return None
+        return _asked_later(gang, gang.status.pending_suspend)
     mark = PendingSuspend(since=gang.now, save=newest_save(gang))
     limit = gang.spec.suspend_wait_seconds
     why = (
@@ -66,12 +66,33 @@ def begin(gang: Gang) -> Plan | None:
     notes = [Note(type="Normal", reason=Reason.SUSPENDING, message=why)]
     status = gang.status.model_copy(update={"pending_suspend": mark})
     if gang.spec.obeys_stop and status.asked_stop is None:
-        planned = stopping.planned_for(
-            gang, cause=Reason.SUSPENDING, why="spec.suspend is true", left=limit, ships=False
-        )
+        planned = _planned(gang, left=limit)
         status = status.model_copy(update={"stop": planned})
-        notes.append(stopping.note_of(planned))
+        notes.append(stop_planning.note_of(planned))
     return record(gang, status, rule="suspend", why=why, notes=tuple(notes))
+
+
+def _planned(gang: Gang, *, left: float) -> PlannedStop:
+    return stop_planning.planned_for(
+        gang, cause=Reason.SUSPENDING, why="spec.suspend is true", left=left, ships=False
+    )
+
+
+def _asked_later(gang: Gang, mark: PendingSuspend) -> Plan | None:
+    """A step that could not be asked for at first: a pace was not known, a rank not heard."""
+    before = gang.status.stop
+    if before is None or before.cause != Reason.SUSPENDING or before.step is not None:
+        return None
+    planned = _planned(gang, left=mark.since + gang.spec.suspend_wait_seconds - gang.now)
+    if planned.step is None:
+        return None
+    return record(
+        gang,
+        gang.status.model_copy(update={"stop": planned}),
+        rule="suspend",
+        why=planned.message,
+        notes=(stop_planning.note_of(planned),),
+    )
 
 
 # --- rank 0 lost while others still have something to save ---

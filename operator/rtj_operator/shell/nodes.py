@@ -19,6 +19,7 @@ from rtj_operator.core.node_ledger import NodeFacts
 from rtj_operator.core.observed import NodeView
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.node_facts import node_facts
+from rtj_operator.shell.taints import TaintTimes
 from rtj_operator.shell.views import node_view
 
 NODE_SECONDS = 10.0  # a node event makes it be read again at once
@@ -49,14 +50,17 @@ class Nodes:
         self._leases_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
         self._facts: dict[str, NodeFacts] = {}
+        self._taints = TaintTimes()
 
     def changed(self, name: str, raw: Raw | None) -> None:
         """A watch said that something about this node is new; None: it is gone."""
         self._objects.pop(name, None)
         if raw is None:
             self._facts.pop(name, None)
+            self._taints.forget(name)
         else:
             self._facts[name] = node_facts(raw)
+            self._taints.saw(name, raw, now=self._clock())
 
     def facts(self) -> Mapping[str, NodeFacts]:
         """Of all nodes of the cluster, as the watch last showed them; empty until it has listed."""
@@ -82,6 +86,7 @@ class Nodes:
                 lease_renewed_at=(
                     self._leases[name].renewed_at if fresh and name in self._leases else None
                 ),
+                tainted_at=self._taints.since(name),
             )
             for name, raw in zip(wanted, objects, strict=True)
         }
@@ -102,6 +107,10 @@ class Nodes:
             return known[1]
         raw = await self._cluster.get_node(name)
         self._objects[name] = (now, raw)
+        if raw is None:
+            self._taints.forget(name)
+        else:
+            self._taints.saw(name, raw, now=now)
         return raw
 
     def _age(self) -> float:

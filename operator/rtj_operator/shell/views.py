@@ -31,6 +31,7 @@ from rtj_operator.core.observed import (
 )
 from rtj_operator.core.template import SpecRefused
 from rtj_operator.shell.queues import with_queue
+from rtj_operator.shell.taints import taints_of
 
 Raw = Mapping[str, Any]
 
@@ -313,7 +314,13 @@ def _directive(annotations: Raw) -> wire.Directive | None:
         return None
 
 
-def node_view(name: str, raw: Raw | None, *, lease_renewed_at: float | None) -> NodeView:
+def node_view(
+    name: str,
+    raw: Raw | None,
+    *,
+    lease_renewed_at: float | None,
+    tainted_at: Mapping[str, float] | None = None,
+) -> NodeView:
     """`raw` None: the API server said 404."""
     if raw is None:
         return NodeView(name=name, exists=False, ready=None, lease_renewed_at=lease_renewed_at)
@@ -326,10 +333,8 @@ def node_view(name: str, raw: Raw | None, *, lease_renewed_at: float | None) -> 
         not_ready_since=(
             None if is_ready or ready is None else _time(ready.get("lastTransitionTime"))
         ),
-        taints=tuple(
-            f"{taint['key']}:{taint.get('effect', '')}"
-            for taint in (raw.get("spec") or {}).get("taints") or []
-        ),
+        taints=taints_of(raw),
+        tainted_at=tainted_at or {},
         lease_renewed_at=lease_renewed_at,
     )
 

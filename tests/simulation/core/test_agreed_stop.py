@@ -170,6 +170,33 @@ def test_a_node_that_tolerates_its_own_notice_moves_its_pod_once() -> None:
     assert state(op).attempt == 2
 
 
+def test_ranks_that_tolerate_the_notices_of_their_nodes_are_moved_once_each() -> None:
+    """With a memory of one node only they would be moved by turns."""
+    op = operator(3)
+    trains(op, step=50)
+    op.run(20)
+    notice = ("aws-node-termination-handler/spot-itn:PreferNoSchedule",)
+    noticed = [op.world.pod_of(rank).node or "" for rank in (1, 2)]
+    for other in list(op.world.nodes.values()):
+        if other.name not in {p.node for p in op.world.pods.values()}:
+            del op.world.nodes[other.name]
+    for name in noticed:
+        op.world.nodes[name].taints = notice
+    op.world.hint = True
+    recovers(op, attempt=2)
+    op.run(200)
+    assert state(op).attempt == 2
+    assert [one.node for one in state(op).left_nodes] == sorted(noticed)
+    op.world.nodes[noticed[0]].taints = ()
+    op.world.hint = True
+    op.run(5)
+    op.world.nodes[noticed[0]].taints = notice
+    op.world.hint = True
+    recovers(op, attempt=3)  # a notice of its own
+    op.run(200)
+    assert state(op).attempt == 3
+
+
 def test_a_suspend_that_is_taken_back_goes_on_from_the_stop_step() -> None:
     op = operator(spec={"suspend_wait_seconds": 60})
     trains(op, step=50)

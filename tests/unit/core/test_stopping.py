@@ -196,6 +196,62 @@ def test_the_same_trouble_is_looked_at_once_and_another_anew(gang: Observed) -> 
     assert decided(decide(evicted(again, 1)))[0] == "Agreed"
 
 
+def test_what_could_not_be_asked_for_is_asked_for_when_it_can(gang: Observed) -> None:
+    """A pace that was not known, a rank that was not heard, saves that have become faster."""
+    slow = with_report(gang, 0, lambda r: r.model_copy(update={"can_stop": False}))
+    seen = tainted(slow, 1, SPOT)
+    first = decide(seen)
+    assert decided(first)[0] == "FinishLast"
+    seen = applied(seen, first)
+    assert decide(later(fresh(seen), 4)).rule != "stop", "said once"
+    heard = with_report(seen, 0, lambda r: r.model_copy(update={"can_stop": True}))
+    verdict, cause, message = decided(decide(heard))
+    assert (verdict, cause) == ("Agreed", Reason.NODE_LEAVING)
+    assert "110.0 s" in message
+
+
+def test_a_notice_that_is_taken_back_is_shown_no_longer(gang: Observed) -> None:
+    slow = with_report(gang, 0, lambda r: r.model_copy(update={"can_stop": False}))
+    seen = tainted(slow, 1, SPOT)
+    seen = applied(seen, decide(seen))
+    back = decide(tainted(seen, 1))
+    assert back.rule == "stop"
+    assert back.status is not None
+    assert back.status.stop is None
+    assert "taken back" in back.why
+    calm = applied(tainted(seen, 1), back)
+    assert decide(calm).status is None
+    assert decided(decide(tainted(calm, 1, SPOT)))[0] == "FinishLast"
+
+
+def test_a_suspend_asks_for_its_step_as_soon_as_it_can(gang: Observed) -> None:
+    assert gang.job is not None
+    assert gang.job.spec is not None
+    spec = replace(gang.job.spec, suspend=True, suspend_wait_seconds=60.0)
+    seen = with_report(gang, 0, lambda r: r.model_copy(update={"can_stop": False}))
+    seen = with_job(seen, spec=spec)
+    plan = decide(seen)
+    assert plan.status is not None
+    assert plan.status.stop is not None
+    assert (plan.rule, plan.status.stop.verdict) == ("suspend", "FinishLast")
+    seen = later(fresh(applied(seen, plan)), 4)
+    assert decide(seen).status is None
+    plan = decide(with_report(seen, 0, lambda r: r.model_copy(update={"can_stop": True})))
+    assert plan.status is not None
+    assert plan.status.stop is not None
+    assert (plan.rule, plan.status.stop.verdict) == ("suspend", "Agreed")
+    assert "of the 56.0 s that are left" in plan.status.stop.message
+
+
+@pytest.mark.parametrize(("ago", "left"), [(0.0, 110.0), (30.0, 80.0), (-5.0, 110.0)])
+def test_a_notice_counts_from_when_it_was_given(gang: Observed, ago: float, left: float) -> None:
+    seen = tainted(gang, 1, SPOT)
+    name = pod_of(seen, 1).node or ""
+    node = replace(seen.nodes[name], tainted_at={SPOT: seen.now - ago})
+    _, _, message = decided(decide(replace(seen, nodes={**seen.nodes, name: node})))
+    assert f"of the {left:.1f} s that are left" in message
+
+
 @pytest.mark.parametrize("obeys", [True, False])
 def test_an_operator_that_comes_back_brings_its_key_before_a_pod_ends(obeys: bool) -> None:
     """To a pod that is being ended the kubelet brings no annotation any more."""

@@ -88,6 +88,65 @@ async def test_a_lease_that_is_not_renewed_grows_old(cluster, clock) -> None:
     assert nodes.stale_share() == 0.5
 
 
+SPOT = "aws-node-termination-handler/spot-itn"
+
+
+def noticed(*, added: float | None = None, written: float | None = None) -> dict[str, Any]:
+    """A node with a cloud's notice; and what the object says of when it was given."""
+    node = a_node()
+    taint = {"key": SPOT, "effect": "NoSchedule"}
+    if added is not None:
+        taint["timeAdded"] = format_time(added)
+    if written is not None:
+        fields = {"f:spec": {"f:taints": {}}}
+        other = {"time": format_time(written + 500), "fieldsV1": {"f:status": {}}}
+        node["metadata"] = {
+            "managedFields": [{"time": format_time(written), "fieldsV1": fields}, other]
+        }
+    return {**node, "spec": {"taints": [taint]}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "ago"),
+    [
+        ({}, 0.0),  # nothing is said: since it is seen
+        ({"added": -20.0}, 20.0),
+        ({"written": -20.0}, 20.0),
+        ({"added": -30.0, "written": -20.0}, 30.0),
+        ({"added": +40.0}, 0.0),  # a clock ahead of ours
+        ({"added": -3600.0}, 0.0),  # it should be gone: a clock far behind ours
+    ],
+)
+async def test_a_notice_counts_from_when_it_was_given(
+    cluster, clock, raw: dict[str, float], ago: float
+) -> None:
+    cluster.nodes["n"] = noticed(**{name: clock.now + at for name, at in raw.items()})
+    nodes = Nodes(cluster, clock=clock)
+    views = await nodes.views(["n"], in_doubt=False)
+    assert views["n"].tainted_at == {f"{SPOT}:NoSchedule": clock.now - ago}
+    clock.now += 60
+    views = await nodes.views(["n"], in_doubt=False)
+    assert views["n"].tainted_at == {f"{SPOT}:NoSchedule": clock.now - 60 - ago}
+
+
+async def test_no_clock_is_believed_against_what_was_seen(cluster, clock) -> None:
+    """Its notice bears an older time than a look at which it had none."""
+    nodes = Nodes(cluster, clock=clock)
+    cluster.nodes["n"] = a_node()
+    await nodes.views(["n"], in_doubt=False)
+    clock.now += 5
+    raw = noticed(added=clock.now - 100)
+    cluster.nodes["n"] = raw
+    nodes.changed("n", {**raw, "metadata": {"name": "n"}})
+    views = await nodes.views(["n"], in_doubt=False)
+    assert views["n"].tainted_at == {f"{SPOT}:NoSchedule": clock.now - 5}
+    nodes.changed("n", None)
+    cluster.nodes["n"] = noticed()
+    clock.now += 60
+    views = await nodes.views(["n"], in_doubt=False)
+    assert views["n"].tainted_at == {f"{SPOT}:NoSchedule": clock.now}, "another node of its name"
+
+
 async def test_leases_that_could_not_be_read_are_unknown_not_stale(cluster, clock) -> None:
     nodes = Nodes(cluster, clock=clock)
     cluster.nodes["n"] = a_node()
