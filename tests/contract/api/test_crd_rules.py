@@ -16,6 +16,7 @@ from kit.kube import Kube, KubectlError
 from kit.manifests import overlaid
 from rtj_api import contract
 from rtj_api.validations import ALL_RULES
+from rtj_cli.lint.linting import job_faults
 
 Refusal = Callable[[dict[str, Any]], str]
 
@@ -122,6 +123,33 @@ def test_a_rule_refuses_what_is_wrong_and_says_what_to_do(rule: str, refusal: Re
     for manifest in CASES[rule].refuses:
         said = refusal(manifest)
         assert CASES[rule].says in said, (manifest, said)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_lint_says_offline_what_the_server_says(rule: str) -> None:
+    for manifest in CASES[rule].takes:
+        assert job_faults(manifest) == []
+    for manifest in CASES[rule].refuses:
+        told = [fault.message for fault in job_faults(manifest)]
+        assert any(CASES[rule].says in message for message in told), (manifest, told)
+
+
+SHAPES = {
+    "a number for a text": job(framework=3),
+    "a text for a number": job(replicas="two"),
+    "a list for an object": job(checkpoint=[]),
+    "an unknown field": job(replicaz=3),
+    "an unknown word": job(framework="tensorflow"),
+    "too little": job(replicas=0),
+    "a missing field": job(checkpoint={"path": None}),
+    "a bad name": named("Gpt_1"),
+}
+
+
+@pytest.mark.parametrize("what", SHAPES)
+def test_lint_and_the_server_refuse_the_same_shapes(what: str, refusal: Refusal) -> None:
+    assert refusal(SHAPES[what]) != ""
+    assert job_faults(SHAPES[what]) != []
 
 
 @pytest.fixture(scope="module")
