@@ -1,7 +1,8 @@
 """The step at which all ranks save and end, as the trainer of this pod is told of it.
 
 The file is the record: it is there once a trainer was told, and an agent that comes back reads it.
-Must never name a second step to one trainer, for it may have ended at the first.
+Its time may become shorter, where this pod turns out to have less than the others. Must never name
+a second step to one trainer, for it may have ended at the first.
 """
 
 from __future__ import annotations
@@ -23,23 +24,38 @@ def stop_file(at: Station) -> Path:
 
 def told_stop(at: Station, *, attempt: int) -> int | None:
     """The step that the trainer of that attempt has been told of."""
+    word = _word(at, attempt=attempt)
+    return None if word is None else word.step
+
+
+def _word(at: Station, *, attempt: int) -> StopStep | None:
     try:
         word = StopStep.model_validate_json(stop_file(at).read_text(encoding="utf-8"))
     except (OSError, ValidationError):
         return None
-    return word.step if word.attempt == attempt else None
+    return word if word.attempt == attempt else None
 
 
 def is_asked(at: Station, directive: Directive) -> bool:
-    """It names a step to the trainer that runs here and has not been told of one."""
+    """It names a step to the trainer that runs here and has not been told of one, or less time for
+    the one that it was told of."""
     return (
         directive.stop_step is not None
         and at.site.config.obeys_stop
         and directive.phase is Phase.GO
         and directive.attempt == at.link.told_to_go()
-        and told_stop(at, attempt=directive.attempt) is None
+        and _is_news(directive, _word(at, attempt=directive.attempt))
         and not _has_ended(at, attempt=directive.attempt)
     )
+
+
+def _is_news(directive: Directive, word: StopStep | None) -> bool:
+    if word is None:
+        return True
+    within = directive.stop_within
+    if within is None or word.until is None or word.step != directive.stop_step:
+        return False
+    return time.time() + within < word.until
 
 
 def _has_ended(at: Station, *, attempt: int) -> bool:

@@ -13,13 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-LEAD_SECONDS = 4.0  # until the last rank has read the step: two rounds of directives and reports
+# Until the last rank of a few has read the step: two rounds of directives and reports.
+LEAD_SECONDS = 4.0
+TOLD_A_SECOND = 50.0  # … and of many, each by two requests: a busy API server takes 100 a second
 LEAD_STEPS = 1
 SPARE_SECONDS = 2.0
 SAVE_TIMES = 1.5  # of what saves took: one at an unusual moment may wait for a disk
 # Nothing was saved yet. Not more: to ask in vain costs a moment, not to ask what was trained.
 UNKNOWN_SECONDS = 5.0
 PATIENCE_TIMES, PATIENCE_SECONDS = 1.5, 6.0  # who has not saved by then does not obey
+SIGNAL_SECONDS = 5.0  # for a trainer that gets its SIGTERM where its pod's own grace is the shorter
+HEARD_SECONDS = 3.0  # of that grace are over before it is known, or lie too close to its end
 SIGNS_PER_SECOND = 2.0  # what is printed is read so often; see `first_step_after`
 
 _ASSUMED = " (assumed: none was measured)"
@@ -73,14 +77,16 @@ def plan_stop(
         return _as_it_is(left, costs, why=trouble)
     known = [(r.step, r.age, r.pace) for r in ranks if r.step is not None and r.pace is not None]
     slowest = max(pace for _, _, pace in known)
-    step = max(first_step_after(step, age=age, pace=pace) for step, age, pace in known)
+    lead = lead_seconds(len(ranks))
+    step = max(first_step_after(step, age=age, pace=pace, lead=lead) for step, age, pace in known)
     behind = min(step for step, _, _ in known)
     reach = (step - behind) * slowest
     save = UNKNOWN_SECONDS if costs.save is None else SAVE_TIMES * costs.save
     upload = 0.0 if not ships else UNKNOWN_SECONDS if costs.upload is None else costs.upload
     need = reach + save + upload + SPARE_SECONDS
     parts = [
-        f"{reach:.1f} s to step {step} from {behind} at {slowest:.3g} s a step",
+        f"{reach:.1f} s to step {step} from {behind} at {slowest:.3g} s a step (of which "
+        f"{lead:.1f} s to tell {_counted(len(ranks))})",
         f"{save:.1f} s to save" + (_ASSUMED if costs.save is None else ""),
     ]
     if ships:
@@ -99,11 +105,26 @@ def plan_stop(
     )
 
 
-def first_step_after(step: int, *, age: float, pace: float) -> int:
+def lead_seconds(ranks: int) -> float:
+    """From the decision until the last of so many ranks has been told: ending pods first, the
+    others when those have said that they heard it. How late the reports of a gang are is in each
+    step's age, not here."""
+    return LEAD_SECONDS + ranks / TOLD_A_SECOND
+
+
+def first_step_after(step: int, *, age: float, pace: float, lead: float = LEAD_SECONDS) -> int:
     """The first step that this rank cannot have reached before it is told: it goes on since its
-    word and while the others are told, and may be a little faster than it was."""
-    ahead = (age + 1 / SIGNS_PER_SECOND + LEAD_SECONDS) / max(pace, 1e-6)
+    word (`age` seconds old) and while the others are told (`lead` seconds), and may be a little
+    faster than it was. `pace`: seconds a step."""
+    ahead = (age + 1 / SIGNS_PER_SECOND + lead) / max(pace, 1e-6)
     return step + math.ceil(1.1 * ahead) + LEAD_STEPS
+
+
+def seconds_to_signal(grace: float) -> float:
+    """From a pod's deletion with that grace until its trainer is to be signalled: as late as leaves
+    it some seconds to save in, half of what there is where that is little."""
+    left = max(0.0, grace - HEARD_SECONDS)
+    return left - min(SIGNAL_SECONDS, left / 2)
 
 
 def _trouble(ranks: Sequence[RankPace]) -> str | None:
@@ -119,6 +140,10 @@ def _trouble(ranks: Sequence[RankPace]) -> str | None:
     if unpaced:
         return f"the pace of {_named(unpaced)} is not known yet"
     return None
+
+
+def _counted(ranks: int) -> str:
+    return "1 rank" if ranks == 1 else f"{ranks} ranks"
 
 
 def _named(ranks: Sequence[int]) -> str:

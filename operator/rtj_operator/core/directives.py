@@ -11,9 +11,9 @@ from typing import Any
 
 from rtj_api import contract, wire
 from rtj_api.reasons import Charge, Reason
-from rtj_api.rules.stopping import StopVerdict
+from rtj_api.rules.stopping import StopVerdict, seconds_to_signal
 from rtj_api.rules.suspicion import point_beyond
-from rtj_api.status import ConditionType
+from rtj_api.status import ConditionType, PlannedStop
 from rtj_api.v1alpha1 import OnExistingRun
 from rtj_api.wire import Phase, SidecarPhase
 
@@ -240,13 +240,31 @@ def _stop_words(gang: Gang, member: Member, phase: Phase) -> dict[str, Any]:
         return {}
     if said is not None and said.attempt == gang.attempt and said.stop_step is not None:
         names = ("stop_step", "stop_reason", "stop_within")
-        return {name: getattr(said, name) for name in names}
+        words = {name: getattr(said, name) for name in names}
+        sooner = _within_own_grace(member, asked)
+        return words if sooner is None else {**words, "stop_within": sooner}
     ending = [m for m in gang.members if m.rank in asked.ranks and m.is_ending]
     have_heard = all(m.report is not None and m.report.stop_step == asked.step for m in ending)
     if asked.verdict != StopVerdict.AGREED or not (have_heard or member.is_ending):
         return {}
     within = None if asked.until is None else round(max(0.0, asked.until - gang.now), 3)
+    sooner = _within_own_grace(member, asked)
+    if sooner is not None and within is not None:
+        within = min(within, sooner)
     return {"stop_step": asked.step, "stop_reason": asked.cause, "stop_within": within}
+
+
+def _within_own_grace(member: Member, asked: PlannedStop) -> float | None:
+    """Seconds from its deletion until the trainer of an ending pod is to get its SIGTERM, where
+    that is before the gang's time is over: its grace is shorter, and it would be killed unasked.
+    The same in each pass, or it would be told anew in each."""
+    pod = member.pod
+    if pod is None or pod.deleting_since is None or pod.deletion_deadline is None:
+        return None
+    within = round(seconds_to_signal(pod.deletion_deadline - pod.deleting_since), 3)
+    if asked.until is None or pod.deleting_since + within >= asked.until:
+        return None
+    return within
 
 
 def untold_of_stop(gang: Gang) -> list[int]:

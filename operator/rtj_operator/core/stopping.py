@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules import exits
-from rtj_api.rules.stopping import LEAD_SECONDS
+from rtj_api.rules.stopping import lead_seconds
 from rtj_api.status import MAX_MESSAGE, PlannedStop, Status
 
 from rtj_operator.core import attempts, failures, judges, successes
@@ -30,7 +30,7 @@ from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
 from rtj_operator.core.stop_planning import is_decided, note_of, planned_for
 
-HEAR_SECONDS = 3.0  # in which an ending pod has to say that it heard its stop step
+HEAR_SHARE = 0.75  # of the time to tell all, in which ending pods have to say that they heard it
 MISSED = "Missed"
 
 
@@ -94,15 +94,22 @@ def _follow(gang: Gang, planned: PlannedStop) -> Plan | None:
         return None  # the ordinary rules: nothing is awaited any more
     if has_stopped(gang, planned):
         return _move(gang, planned)
+    joined = _joined(gang, planned)
+    if joined:
+        ranks = sorted({*planned.ranks, *joined})
+        more = planned.model_copy(update={"ranks": ranks})
+        why = f"pods of ranks {joined[:8]} are ending too: they wait for step {planned.step}"
+        return record(gang, gang.status.model_copy(update={"stop": more}), rule="stop", why=why)
     is_over = planned.verdict == MISSED or _have_all_ended(gang, planned)
     if is_over or gang.alarm.has_passed(_limit(planned)):
         return _after_time(gang, planned)
     unheard = _unheard(gang, planned)
-    if unheard and gang.alarm.has_passed(planned.since + HEAR_SECONDS):
+    lead = lead_seconds(len(gang.members))
+    if unheard and gang.alarm.has_passed(planned.since + HEAR_SHARE * lead):
         names = [m.rank for m in unheard]
         return _missed(gang, planned, f"the ending pods of ranks {names} could not be told in time")
     untold = untold_of_stop(gang)
-    if untold and gang.alarm.has_passed(planned.since + LEAD_SECONDS):
+    if untold and gang.alarm.has_passed(planned.since + lead):
         # Each would stop where it hears of it: an operator that comes back says no more.
         return _missed(gang, planned, f"ranks {untold[:8]} could not be told in time")
     awaited = [f for m in gang.members if (f := failures.fault_of(gang, m)) is not None]
@@ -110,6 +117,19 @@ def _follow(gang: Gang, planned: PlannedStop) -> Plan | None:
         return None  # the ordinary rules go on beside it
     actions = tuple(directive_patches(gang))
     return Plan(rule="stop", why=f"step {planned.step} is awaited", actions=actions)
+
+
+def _joined(gang: Gang, planned: PlannedStop) -> list[int]:
+    """Ranks that were told of the step and whose pods are ending now: their ends, too, are to be
+    expected, and the others are given the time to save."""
+    return [
+        one.member.rank
+        for one in leaving(gang)
+        if one.is_ending
+        and one.member.rank not in planned.ranks
+        and one.member.report is not None
+        and one.member.report.stop_step == planned.step
+    ]
 
 
 def _is_gone(gang: Gang, member: Member, planned: PlannedStop) -> bool:

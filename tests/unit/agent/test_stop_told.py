@@ -118,6 +118,22 @@ def test_it_is_known_after_a_restart_of_the_sidecar_and_never_another(make: Make
     assert stop_file(pod).read_text() == told
 
 
+def test_less_time_for_the_same_step_is_told(make: Make) -> None:
+    pod = make(obeys_stop=True)
+    train(pod)
+    pod.direct(Phase.GO, 1, resume=SCRATCH, stop=(10**6, 600))
+    wait_for(lambda: pod.report().stop_step == 10**6, why="told")
+    until = json.loads(stop_file(pod).read_text())["until"]
+    pod.direct(Phase.GO, 1, resume=SCRATCH, stop=(10**6, 60))
+    wait_for(lambda: json.loads(stop_file(pod).read_text())["until"] < until - 500, why="less")
+    word = stop_file(pod).read_text()
+    assert json.loads(word)["step"] == 10**6
+    pod.direct(Phase.GO, 1, resume=SCRATCH, stop=(10**6, 300))
+    pod.direct(Phase.GO, 1, resume=SCRATCH, stop=(10**6, 301))
+    wait_for(lambda: pod.report().seq == 3, why="heard")
+    assert stop_file(pod).read_text() == word
+
+
 def test_a_trainer_that_knows_no_stop_step_is_told_of_none(make: Make) -> None:
     pod = make()
     train(pod)

@@ -146,6 +146,57 @@ def told(plan: Plan) -> dict[int, int | None]:
     return {d.rank: d.stop_step for d in said}
 
 
+def test_a_second_pod_with_a_shorter_grace_is_signalled_in_time(gang: Observed) -> None:
+    """It was told of the first pod's time, and the kubelet kills it long before that."""
+    seen = applied(evicted(gang, 1), decide(evicted(gang, 1)))
+    stop = seen.job.status.stop if seen.job else None
+    assert stop is not None
+    assert stop.until is not None
+    for rank in (1, 0):
+        directive = next(
+            a.directive
+            for a in decide(seen).actions
+            if isinstance(a, PatchDirective) and a.directive.rank == rank
+        )
+        seen = with_pod(seen, rank, directive=directive)
+        seen = with_report(seen, rank, lambda r: r.model_copy(update={"stop_step": stop.step}))
+    assert not told(decide(seen))
+    seen = later(fresh(seen), 4)
+    for grace, within in ((300, None), (10, 3.5)):
+        second = evicted(seen, 0, grace=grace)
+        second = applied(second, decide(second))
+        patches = [a.directive for a in decide(second).actions if isinstance(a, PatchDirective)]
+        assert [(d.rank, d.stop_step, d.stop_within) for d in patches] == (
+            [] if within is None else [(0, stop.step, within)]
+        )
+    again = later(with_pod(second, 0, directive=patches[0]), 1)
+    assert not told(decide(again)), "said once"
+
+
+def test_a_second_pod_that_is_done_first_does_not_end_the_others_save(gang: Observed) -> None:
+    seen = applied(evicted(gang, 1), decide(evicted(gang, 1)))
+    stop = seen.job.status.stop if seen.job else None
+    assert stop is not None
+    for rank in (0, 1):
+        seen = with_report(seen, rank, lambda r: r.model_copy(update={"stop_step": stop.step}))
+    second = evicted(seen, 0, grace=20)
+    plan = decide(second)
+    assert plan.rule == "stop"
+    assert plan.status is not None
+    assert plan.status.stop is not None
+    assert (plan.status.stop.ranks, plan.status.attempt) == ([0, 1], 1)
+    second = applied(second, plan)
+    done = with_exit(second, 0, exit_code=0, asked_to_stop=True)
+    gone = with_pod(done, 0, phase="Succeeded")
+    assert decide(gone).rule != "fault", "rank 1 is saving"
+    assert decide(with_pod(seen, 0, phase="Succeeded")).rule == "fault"
+    both = with_exit(gone, 1, exit_code=0, asked_to_stop=True)
+    plan = decide(both)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert (plan.rule, plan.status.current.replaced) == ("stop", [0, 1])
+
+
 def test_an_end_with_0_there_is_neither_success_nor_fault(gang: Observed) -> None:
     seen = applied(tainted(gang, 1, SPOT), decide(tainted(gang, 1, SPOT)))
     step = seen.job.status.stop.step if seen.job and seen.job.status.stop else 0

@@ -8,7 +8,9 @@ from rtj_api.rules.stopping import (
     SaveCosts,
     StopVerdict,
     first_step_after,
+    lead_seconds,
     plan_stop,
+    seconds_to_signal,
 )
 
 AGREED, FINISH_LAST, TOO_LATE = StopVerdict
@@ -52,6 +54,30 @@ def test_the_sum(
     assert found.verdict is verdict, found.why
     assert words in found.why
     assert (found.step is not None) == (verdict is AGREED)
+
+
+@pytest.mark.parametrize(
+    ("count", "step", "words"),
+    [
+        (2, 106, "6.0 s to step 106 from 100 at 1 s a step (of which 4.0 s to tell 2 ranks)"),
+        (200, 111, "11.0 s to step 111 from 100 at 1 s a step (of which 8.0 s to tell 200 ranks)"),
+        (1000, 128, "(of which 24.0 s to tell 1000 ranks)"),
+    ],
+)
+def test_many_ranks_take_longer_to_tell(count: int, step: int, words: str) -> None:
+    """A step that some have passed when they are told would be another for each."""
+    found = plan_stop(ranks(*[100] * count), left=330, costs=USUAL)
+    assert found.step == step
+    assert words in found.why
+    assert first_step_after(100, age=0, pace=1.0, lead=lead_seconds(count)) == step
+    assert plan_stop(ranks(*[100] * 1000), left=40, costs=USUAL).verdict is FINISH_LAST
+
+
+@pytest.mark.parametrize(
+    ("grace", "seconds"), [(330, 322), (30, 22), (10, 3.5), (4, 0.5), (3, 0), (0, 0)]
+)
+def test_a_trainer_is_signalled_while_its_pod_still_has_time(grace: float, seconds: float) -> None:
+    assert seconds_to_signal(grace) == seconds
 
 
 def test_where_pods_stay_until_the_save_is_shipped_only_the_save_counts() -> None:

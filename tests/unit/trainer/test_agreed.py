@@ -97,6 +97,22 @@ def test_the_signal_that_the_trainer_prefers_comes_once_behind_the_file(tmp_path
         assert one.output_text().count("got") == 1
 
 
+def test_less_time_for_the_same_step_brings_the_signal_sooner(tmp_path: Path) -> None:
+    """Its pod's grace is shorter than the time of the others: it would be killed unasked."""
+    with supervised(tmp_path, OBEYS, grace=30, hold_term=5) as one:
+        go(one)
+        tell(one, 10**9, until=time.time() + 600)
+        one.until(lambda s: s.trainer.asked_to_stop)
+        one.terminate()
+        one.until(lambda s: s.term_received_at is not None)
+        tell(one, 10**8, until=time.time())
+        tell(one, 10**9, until=time.time() + 900)
+        time.sleep(0.3)
+        assert "got" not in one.output_text(), "another step, and more time, count for nothing"
+        tell(one, 10**9, until=time.time() + 0.2)
+        wait_for(lambda: f"got {int(signal.SIGTERM)}" in one.output_text())
+
+
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_a_word_for_another_attempt_is_none(tmp_path: Path, attempt: int) -> None:
     with supervised(tmp_path, OBEYS, hold_term=5) as one:

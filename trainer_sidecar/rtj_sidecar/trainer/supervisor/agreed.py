@@ -50,13 +50,20 @@ class Agreed:
         self.term_due = None
 
     def hears(self, word, attempt):
-        """Whether this is the first word of a step for the trainer of that attempt."""
-        if word is None or self.word is not None or int(word.get("attempt", 0)) != attempt:
+        """Whether this is the first word of a step for the trainer of that attempt. One that comes
+        after it may only shorten its time."""
+        if word is None or int(word.get("attempt", 0)) != attempt:
             return False
-        self.word = word
         until = word.get("until")
         if until is not None:
-            self.until = time.monotonic() + max(0.0, float(until) - time.time())
+            until = time.monotonic() + max(0.0, float(until) - time.time())
+        if self.word is not None:
+            is_same = self.word.get("step") == word.get("step")
+            if is_same and until is not None and self.until is not None and until < self.until:
+                self.until = until
+                self._reckon()
+            return False
+        self.word, self.until = word, until
         if word.get("signal"):
             self.signals.append(int(word["signal"]))
         self._reckon()
