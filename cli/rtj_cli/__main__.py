@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Entry] = {
     "import": Entry("importing", "import_command", SAVES, ("importing", "checkpoints")),
     "inspect": Entry("inspecting", "inspect_command", SAVES, ("inspecting",)),
     "lint": Entry("linting", "lint_command", FILES),
+    "import-job": Entry("converting", "import_job_command", FILES),
     "plan": Entry("planning", "plan_command", FILES),
     "run": Entry("running", "run_command", FILES, ("running",), _RUN),
 }
