@@ -193,7 +193,7 @@ def inner_pid(pid: int, word: str) -> int:
         except OSError:
             continue
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
-        is_it = numbers.split()[-1] == str(pid) and "supervise" not in words[1]
+        is_it = numbers.split()[-1] == str(pid) and "supervise" not in "".join(words[1:2])
         if is_it and any(word in text for text in words[1:]):
             found.append(int(place.name))
     assert len(found) == 1, f"processes {pid} with {word!r}: {found}"

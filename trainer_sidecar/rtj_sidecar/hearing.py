@@ -26,6 +26,7 @@ from rtj_sidecar.storemode import is_given_up
 from rtj_sidecar.verifying import keep_trail
 
 TICK_SECONDS = 0.01
+FLIGHT_SECONDS = 0.5  # an end is told with what the flight recorder says, which names the culprit
 
 
 class Hearing:
@@ -85,6 +86,11 @@ class Hearing:
 
     async def _hear_supervisor(self, state: SupervisorState) -> None:
         at = self._at
+        is_end = state.trainer.state is TrainerState.EXITED
+        # Before anything is concluded: a pushed directive may begin another attempt meanwhile.
+        flights = await at.flights.look(
+            at.link.run, state.flights, patience=FLIGHT_SECONDS if is_end else 0.0
+        )
         first = at.supervisor is None
         at.supervisor = state
         trainer = state.trainer
@@ -97,6 +103,7 @@ class Hearing:
             "terminating": state.term_received_at is not None,
             "term_received_at": state.term_received_at,
             "lingering": state.lingering,
+            "flights": flights,
             "can_stop": at.site.config.obeys_stop and bool(state.python),
         }
         if mine:

@@ -33,6 +33,7 @@ from rtj_api.wire import (
 
 from rtj_sidecar.config import Site
 from rtj_sidecar.directory import Directory
+from rtj_sidecar.flights import FlightReader
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.messages import Unfinished
 from rtj_sidecar.report import Reporter
@@ -96,6 +97,7 @@ class Station:
     look_now: asyncio.Event = field(default_factory=asyncio.Event)
     ship_now: asyncio.Event = field(default_factory=asyncio.Event)
     closing: threading.Event = field(default_factory=threading.Event)
+    flights: FlightReader = field(default_factory=FlightReader)
     asked_for_stacks: str | None = None  # the stall for which the supervisor was asked
     contact: float = field(default_factory=time.monotonic)  # the operator was heard last
 

@@ -20,7 +20,10 @@ from rtj_api.wire.directive import (
     Wanted,
 )
 from rtj_api.wire.health import (
+    CallView,
     DivergenceView,
+    FlightGroup,
+    FlightView,
     PaceView,
     ReplayView,
     StallView,
@@ -49,6 +52,7 @@ from rtj_api.wire.report import (
     Verdict,
 )
 from rtj_api.wire.supervisor import (
+    FlightFile,
     Go,
     Look,
     Release,
@@ -66,6 +70,7 @@ from rtj_api.wire.supervisor import (
 
 __all__ = [
     "SEQ",
+    "CallView",
     "Candidate",
     "CheckpointView",
     "Directive",
@@ -73,6 +78,9 @@ __all__ = [
     "DirectoryOwner",
     "DivergenceView",
     "FailedProbe",
+    "FlightFile",
+    "FlightGroup",
+    "FlightView",
     "Found",
     "Go",
     "Holder",

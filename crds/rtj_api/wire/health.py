@@ -54,3 +54,27 @@ class StallView(Wire):
     fell_at: float | None = None  # its processes fell still
     pace: PaceView = Field(default_factory=PaceView)
     stacks: list[str] = Field(default_factory=list)  # what they are doing, bounded
+
+
+class CallView(Wire):
+    """A collective operation that has not ended, see `rules.flight.Call`."""
+
+    seq: int
+    op: str = ""
+    sizes: str = ""
+
+
+class FlightGroup(Wire):
+    """A process group at one process, see `rules.flight.Group`."""
+
+    name: str
+    begun: int = 0
+    ended: int = 0
+    open: CallView | None = None
+
+
+class FlightView(Wire):
+    """What PyTorch's flight recorder wrote at one process of this pod in this attempt. Bounded."""
+
+    process: int  # its rank in the whole job
+    groups: list[FlightGroup] = Field(default_factory=list)

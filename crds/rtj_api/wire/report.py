@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rtj_api.contract import CONTRACT_VERSION
 from rtj_api.wire.base import Wire
-from rtj_api.wire.health import DivergenceView, ReplayView, StallView
+from rtj_api.wire.health import DivergenceView, FlightView, ReplayView, StallView
 from rtj_api.wire.supervisor import TrainerView
 
 
@@ -283,6 +283,7 @@ class Report(Wire):
     replay: ReplayView | None = None  # of this attempt; it may yet get worse
     divergence: DivergenceView | None = None  # of this attempt
     stall: StallView | None = None  # None: it gives signs, or the silence is too young to tell
+    flights: list[FlightView] = Field(default_factory=list)  # of this attempt
     checkpoint: CheckpointView = Field(default_factory=CheckpointView)
     mirror: MirrorView | None = None
     transfers: list[TransferView] = Field(default_factory=list)  # none: nothing is on its way

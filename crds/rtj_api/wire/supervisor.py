@@ -137,6 +137,15 @@ class StacksView(Wire):
     lines: list[str] = Field(default_factory=list)
 
 
+class FlightFile(Wire):
+    """A copy of what PyTorch's flight recorder wrote in this attempt. `file`: below the run
+    directory. `process`: whose it is, by its rank in the whole job."""
+
+    process: int
+    file: str
+    at: float  # when it was written
+
+
 class SupervisorState(Wire):
     version: int = CONTRACT_VERSION
     boot_id: str = Field(alias="bootID")
@@ -154,4 +163,5 @@ class SupervisorState(Wire):
     open_for_writing: list[str] | None = Field(default_factory=list)
     still: StillView | None = None  # None: it works, or nobody can say
     stacks: StacksView | None = None
+    flights: list[FlightFile] = Field(default_factory=list)
     written_at: float

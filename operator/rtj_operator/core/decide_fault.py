@@ -15,6 +15,7 @@ from rtj_operator.core import (
     budget,
     diagnosing,
     failures,
+    flights,
     hangs,
     holds,
     placement,
@@ -46,7 +47,8 @@ def _all_faults(gang: Gang) -> tuple[Fault, ...]:
         waiting = placement.overdue(gang)
         if waiting is not None:
             found[waiting.rank] = waiting
-    return tuple(sorted(found.values(), key=lambda f: (f.at, f.order, f.rank)))
+    ordered = sorted(found.values(), key=lambda f: (f.at, f.order, f.rank))
+    return flights.with_missing(gang, tuple(ordered))
 
 
 def _suspects(gang: Gang, first: Fault) -> list[int]:

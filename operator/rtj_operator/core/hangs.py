@@ -6,10 +6,13 @@ heard is unknown, and unknown is not hung. Pure.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rtj_api.reasons import Reason
 from rtj_api.rules.hang import Hang, Pace, Stall, hanging
 from rtj_api.wire import Report, TrainerState
 
+from rtj_operator.core import flights
 from rtj_operator.core.faults import BY_TRAINER, Fault, fault_at
 from rtj_operator.core.gang import Gang, Member
 
@@ -24,9 +27,12 @@ def hung(gang: Gang) -> Fault | None:
     if found is None:
         return None
     hang, stalls = found
-    stacks = list(stalls[hang.rank].stacks)
+    told = flights.missing_rank(gang)
+    if told is not None and not told.is_mismatch and told.rank is not None:
+        hang = replace(hang, rank=told.rank, why=told.why)
+    stacks = list(stalls[hang.rank].stacks) if hang.rank in stalls else []
     doing = "; ".join(line.strip() for line in stacks[:_SHOWN_LINES])
-    return fault_at(
+    fault = fault_at(
         gang.members[hang.rank],
         reason=Reason.TRAINER_HUNG,
         at=min(hang.since, gang.now),
@@ -43,6 +49,8 @@ def hung(gang: Gang) -> Fault | None:
             },
         },
     )
+    is_mismatch = told is not None and told.is_mismatch
+    return flights.as_mismatch(fault, told) if told is not None and is_mismatch else fault
 
 
 def troubles(gang: Gang) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
-from rtj_api.rules import exits, signatures, xids
+from rtj_api.rules import exits, signatures, watchdog, xids
 from rtj_api.rules.blame import OUT_OF_MEMORY
 from rtj_api.rules.origins import Origin
 from rtj_api.rules.overrides import FailureAction, fitting
@@ -54,6 +54,8 @@ def told(
     name = found.name if found is not None else None
     if found is not None:
         said = f"; {found.text}{said}"
+    if (work := watchdog.waited(lines)) is not None:
+        said = f"; {work.text}{said}"
     alike, origin = _kind(end, reason, found=found, last=last)
     gpu = xids.gpu_of(found.line) if found is not None else None
     return Told(alike=alike, origin=origin, signature=name, gpu=gpu, said=said)

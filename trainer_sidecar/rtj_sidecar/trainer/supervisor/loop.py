@@ -14,6 +14,7 @@ import time
 from .agreed import Agreed
 from .departure import Departure
 from .files import Mailbox, read_json, write_text, write_whole
+from .flight import Flights
 from .journal import Journal
 from .launch import arguments_of, end_of, environment_of, exit_code_of, launch, launch_hook
 from .memory import memory_limit, oom_kills
@@ -37,6 +38,7 @@ TICK_SECONDS = 0.015
 IDLE_WRITE_SECONDS = 5.0
 DEFAULT_GRACE_SECONDS = 30.0
 DRAIN_SECONDS = 2.0
+FLIGHT_SECONDS = 0.2  # for what the flight recorder wrote: it names the rank to blame
 
 
 class Supervisor:
@@ -73,6 +75,7 @@ class Supervisor:
         self.started = 0
         self.stacks = Stacks(self.log)
         self.writers = Writers(self.path, self.stacks.ours)
+        self.flights = Flights(run)
 
     def at(self, name):
         return os.path.join(self.run_dir, name)
@@ -87,6 +90,7 @@ class Supervisor:
             write_text(self.at("python"), sys.executable + "\n")
         self.recover()
         self.writers.start()
+        self.flights.start()
         self.publish()
 
     def recover(self):
@@ -225,7 +229,8 @@ class Supervisor:
         wish = self.mailbox.news("look.json")
         if wish is not None and self.running():
             self.stacks.ask(wish, descendants(os.getpid(), processes()))
-        if self.stacks.news():
+            self.flights.ask()
+        if self.stacks.news() or self.flights.news():
             self.dirty = True
 
     def enforce(self):
@@ -290,6 +295,7 @@ class Supervisor:
         seen = process(self.pid)
         self.view.update(pid=self.pid, startedAt=time.time())
         self.writers.switch(True)
+        self.flights.begin(record["attempt"], env, record["startedAt"])
         self.publish()
         if self.post_start:
             self.run_hook(env)
@@ -323,6 +329,7 @@ class Supervisor:
         # does not die may hold the pipe open for ever.
         drain(self.pumps, 0.1 if self.lingering else DRAIN_SECONDS)
         self.writers.switch(False)
+        self.flights.end(FLIGHT_SECONDS if self.view["exitCode"] else 0.0)
         self.departure.begin_wait()
         self.look_at_end()
         self.publish()

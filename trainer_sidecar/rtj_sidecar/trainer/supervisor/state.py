@@ -17,5 +17,6 @@ def state_of(one, now):
         "openForWriting": one.writers.now() if is_running else [],
         "still": one.writers.stillness_now() if is_running else None,
         "stacks": one.stacks.view,
+        "flights": one.flights.view,
         "writtenAt": now,
     }
