@@ -20,7 +20,7 @@ _FENCE = re.compile(
     r"(?P<body>.*?)^(?P=indent)```[ ]*$",
     flags=re.MULTILINE | re.DOTALL,
 )
-_RUN_BY = re.compile(r"<!-- run by (\S+) -->")
+_RUN_BY = re.compile(r"^<!-- run by (\S+) -->$", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
