@@ -77,6 +77,19 @@ def _rtj(words: Words) -> list[str]:
     return []
 
 
+def is_command_of_ours(name: str) -> bool:
+    """Whether `why` or `checkpoints list` is one; a word after a command that is no group counts
+    for its argument."""
+    command: Any = _root()
+    for word in name.split():
+        if not hasattr(command, "commands"):
+            return True
+        if word not in command.commands:
+            return False
+        command = command.commands[word]
+    return True
+
+
 @cache
 def _help(tool: str, *words: str) -> str:
     program = {"kubectl": tools.kubectl, "helm": tools.helm}[tool]()
@@ -155,7 +168,8 @@ def _helm(words: Words) -> list[str]:
     plain = _positional(words, with_value=frozenset({"-n", "--namespace", "--set", "-f"}))
     wrong = _options_wrong("helm", plain[:1], words[1:])
     if plain[0] in {"install", "upgrade", "template"} and plain[1:]:
-        if not (ROOT / plain[-1] / "Chart.yaml").exists():
+        # A path that begins with ./ is the reader's own.
+        if not plain[-1].startswith("./") and not (ROOT / plain[-1] / "Chart.yaml").exists():
             wrong.append(f"no chart {plain[-1]}")
         for before, word in pairwise(words):
             if before == "--set" and word != "…":

@@ -39,6 +39,13 @@ INLINE = re.compile(r"`((?:kubectl|rtj|helm|make|python|docker) [^`\n]+)`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
+def test_each_command_of_ours_that_a_sentence_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    names = re.findall(r"`(?:kubectl )?rtj ([a-z][a-z-]*(?: [a-z][a-z-]*)?)", text)
+    assert [name for name in names if not page_commands.is_command_of_ours(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_each_command_within_the_text_is_understood_too(page: Path) -> None:
     text = re.sub(r"^( *)```.*?^\1```[ ]*$", "", page.read_text("utf-8"), flags=re.M | re.S)
     wrong = []

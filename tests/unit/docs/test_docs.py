@@ -20,6 +20,18 @@ def test_paths_from_the_root_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
+def test_tests_named_as_proof_exist(page: Path) -> None:
+    found = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8"))
+    gone = [
+        f"{path}::{name}"
+        for path, name in found
+        if not (ROOT / path).is_file()
+        or not re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), flags=re.M)
+    ]
+    assert gone == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"`make ([a-z0-9-]+)`", page.read_text(encoding="utf-8")))
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
