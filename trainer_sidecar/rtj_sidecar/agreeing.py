@@ -133,7 +133,7 @@ class Agreeing:
             await storing.claim_late(
                 attempt=directive.attempt,
                 world_size=directive.world_size,
-                parent=storing.parent_for(resume),
+                parent=storing.recalling.parent_for(resume),
             )
         if at.fence is not None and at.journal.entry.fence_attempt == directive.attempt:
             # Proving a large save takes long: the others see by this record that it moves.

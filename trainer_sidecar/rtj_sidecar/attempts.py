@@ -115,7 +115,7 @@ class Attempts:
             await self._restorer.restore(directive)
         at.set_phase(SidecarPhase.RESTORED)
         if self._storing is not None and not at.may_publish:
-            self.behind.start(self._storing.recover)
+            self.behind.start(self._storing.recalling.recover)
 
     async def _restore_settled(self, directive: Directive) -> None:
         """With no operator to tell that older writers have ended."""
@@ -166,11 +166,11 @@ class Attempts:
                         self._storing.claim_late,
                         attempt=attempt,
                         world_size=directive.world_size,
-                        parent=self._storing.parent_for(resume),
+                        parent=self._storing.recalling.parent_for(resume),
                     )
                 )
             elif not at.may_publish:
-                self.behind.start(self._storing.recover)
+                self.behind.start(self._storing.recalling.recover)
 
     async def _stop_for_fast(self, directive: Directive) -> None:
         at = self._at
@@ -206,7 +206,7 @@ class Attempts:
             return
         entry = at.journal.entry
         if entry.fence_attempt == attempt:
-            await storing.recover()
+            await storing.recalling.recover()
         elif (
             at.link.told_to_go() >= attempt > entry.refused_attempt
             and at.fence is not None
@@ -216,7 +216,7 @@ class Attempts:
             await storing.claim_late(
                 attempt=attempt,
                 world_size=directive.world_size,
-                parent=storing.parent_for(entry.resume),
+                parent=storing.recalling.parent_for(entry.resume),
             )
         else:
             # Nothing trained in it; what the attempt before left is completed under its own names.

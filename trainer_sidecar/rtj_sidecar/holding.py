@@ -71,13 +71,28 @@ class Holding:
                 if not self.list.names_generation(seen.rank, save.fingerprint):
                     missed.append(save.fingerprint)
             elif key not in self._heard:
-                if self._is_late(seen.rank, save):
+                if self._has_name(seen.rank, save) or self._is_late(seen.rank, save):
                     continue
                 self._arrival += 1
                 question = 0 if self.word.waited_for else self._ask()
                 self._heard[key] = Heard(seen.rank, save, self._arrival, now, question)
         self.list.skipped_again(missed)
         at.ship_now.set()
+
+    def _has_name(self, rank: int, save: SeenSave) -> bool:
+        """A share of what a holder before this one has named, told again by a rank that has not
+        heard the name: the store knows its ranks, but not which generation each of them has."""
+        said = self.word.said[rank]
+        if any(one.fingerprint == save.fingerprint for one in said.saves):
+            # What bears the name there already is another generation.
+            named = self.list.awaiting(rank, save, but={*said.pinned, *said.parts})
+        else:
+            named = self.list.awaiting(rank, save, but=())
+        if named is None:
+            return False
+        self._done.append((rank, save.fingerprint))
+        self.list.knows_generation(named, rank, save.fingerprint)
+        return True
 
     def _is_late(self, rank: int, save: SeenSave) -> bool:
         """A share of what was named without it: from here on nobody may begin from that."""
@@ -108,10 +123,18 @@ class Holding:
             del self._at.halves[name]  # from here on the marks say it, and may take it back
         self._late.learn(recorded_names(history, job_uid=self._at.site.config.job_uid))
         for key, heard in list(self._heard.items()):
-            if self._is_late(heard.rank, heard.save):
+            if self._has_name(heard.rank, heard.save) or self._is_late(heard.rank, heard.save):
                 del self._heard[key]
 
     # --- what it knows ---
+
+    def told(self) -> dict[str, list[int]]:
+        """By the name of each open save: the ranks that told of a share of it, in time or late."""
+        late = [(one.name, one.rank) for one in self._refusing.values()]
+        return {
+            name: sorted({*ship.generations, *(rank for of, rank in late if of == name)})
+            for name, ship in self.list.open.items()
+        }
 
     @property
     def wake_at(self) -> float | None:

@@ -22,6 +22,7 @@ from rtj_sidecar.looking import Looking
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station
+from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing
 from rtj_sidecar.trials import begin_attempt
 
@@ -99,8 +100,12 @@ class Preparing:
 
     async def name_leftovers(self, directive: Directive) -> None:
         """Saves that finished but have no name get one under the fence of the attempt before."""
-        at, holding = self._at, self._holding
-        if holding is None or at.journal.entry.fence_attempt >= directive.attempt:
+        at, holding, storing = self._at, self._holding, self._storing
+        if (
+            holding is None
+            or storing is None
+            or at.journal.entry.fence_attempt >= directive.attempt
+        ):
             return
         begun = time.monotonic()
         while directive.world_size > 1 and not holding.word.all_final():
@@ -109,6 +114,11 @@ class Preparing:
             if time.monotonic() - begun > patience:
                 break
             await asyncio.sleep(0.02)
+        knows = False
+        with contextlib.suppress(TimeoutError, StoreProblem):
+            knows = await asyncio.wait_for(storing.recalling.know_records(), LIST_SECONDS)
+        if not knows:
+            return  # a share of what has its name already would get one of its own
         with contextlib.suppress(TimeoutError):
             # Names only: what has its parts is rolled forward under the new fence, at once.
             await asyncio.wait_for(holding.work(final=True, may_commit=False), LIST_SECONDS)

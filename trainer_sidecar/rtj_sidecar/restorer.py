@@ -265,13 +265,13 @@ class Restorer:
             return
         if entry.fence_attempt != directive.attempt:
             return  # The fence is claimed later, together with its parent.
-        parent = storing.parent_for(resume)
+        parent = storing.recalling.parent_for(resume)
         deadline = time.monotonic() + LIST_SECONDS
         while True:
             try:
                 answer = await asyncio.to_thread(run.set_parent, fence=entry.fence, parent=parent)
                 if isinstance(answer, Done):
-                    await storing.begin_line(run, parent)
+                    await storing.recalling.begin_line(run, parent)
                 break
             except StoreProblem as problem:
                 if time.monotonic() > deadline:

@@ -11,8 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 
-from rtj_sidecar.messages import OpenShip, Ships
-from rtj_sidecar.runs.records import ShipRecord
+from rtj_sidecar.messages import OpenShip, SeenSave, Ships
+from rtj_sidecar.runs.records import SaveFacts, ShipRecord
+from rtj_sidecar.unfinished import is_one_save
 from rtj_sidecar.waits import happens
 
 KEPT = 64
@@ -85,6 +86,19 @@ class ShipList:
         their part; None where all have. `sent`: who has sent it, by the save's name."""
         waiting = [n for n, ship in self.open.items() if set(ship.record.expected) - set(sent(n))]
         return min((self._opened[name] for name in waiting), default=None)
+
+    def awaiting(self, rank: int, save: SeenSave, *, but: Collection[str]) -> OpenShip | None:
+        """The open save that this share of that rank belongs to by its record, oldest first, where
+        nobody has said yet which generation it is there; none of the names in `but`."""
+        for name, ship in self.open.items():
+            record = ship.record
+            facts = SaveFacts(root_key=record.root_key, layout=record.layout, step=record.step)
+            is_unknown = rank in record.expected and rank not in ship.generations
+            if name in but or not is_unknown or record.made_in != save.attempt:
+                continue
+            if is_one_save(facts, save.facts):
+                return ship
+        return None
 
     def names_generation(self, rank: int, fingerprint: str) -> bool:
         """Whether an open save is known to be what that rank tells of."""

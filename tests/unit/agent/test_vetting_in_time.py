@@ -15,6 +15,7 @@ from rtj_sidecar import preparing, storing
 from rtj_sidecar.attempts import Attempts
 from rtj_sidecar.background import Background
 from rtj_sidecar.preparing import Preparing
+from rtj_sidecar.recalling import Recalling
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.selffence import SelfFence
 from rtj_sidecar.stores.base import StoreProblem
@@ -74,7 +75,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[MagicMock, St
     at.site.path = tmp_path
     holding = MagicMock()
     holding.word.pinned_by_others.return_value = set()
-    monkeypatch.setattr(Storing, "take_in", lambda *_: None)
+    monkeypatch.setattr(Recalling, "take_in", lambda *_: None)
     monkeypatch.setattr(preparing, "LIST_SECONDS", 0.01)
     monkeypatch.setattr(storing, "MIN_BACK_OFF", 0.01)
     made = Storing(at, MagicMock(), holding)

@@ -6,7 +6,7 @@ survivor may still hold its files. Every part that is expected must be there; no
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from rtj_sidecar.runs.commit import Committed, Dropped, UnionGate, commit
@@ -34,10 +34,12 @@ def roll_forward(
     fence: int,
     union_gate: UnionGate,
     gone: Collection[int] = (),
+    told: Mapping[str, Collection[int]],
 ) -> RolledForward:
     """Commit every ship of the lineage that is ready; drop those that never can be.
 
-    `gone`: ranks whose files are lost, as far as the caller knows.
+    `gone`: ranks whose files are lost, `told`: by a save's name, ranks that told of a share of it;
+    both as far as the caller knows.
     """
     committed: list[str] = []
     dropped: list[tuple[str, str]] = []
@@ -55,6 +57,7 @@ def roll_forward(
             own_fence=own,
             union_gate=union_gate,
             gone=gone,
+            told=told.get(ship.name, ()),
         )
         match outcome:
             case Committed(manifest):

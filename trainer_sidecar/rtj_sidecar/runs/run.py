@@ -275,11 +275,22 @@ class Run:
         )
 
     def roll_forward(
-        self, history: History, *, fence: int, gone: Collection[int] = ()
+        self,
+        history: History,
+        *,
+        fence: int,
+        gone: Collection[int] = (),
+        told: Mapping[str, Collection[int]] | None = None,
     ) -> RolledForward:
-        """Complete what earlier fences of this lineage left. `gone`: ranks without files."""
+        """Complete what earlier fences of this lineage left. `gone`: ranks without files; `told`:
+        by name, who told of a share of it."""
         done = roll_forward(
-            self._context, history, fence=fence, union_gate=self._union_gate, gone=gone
+            self._context,
+            history,
+            fence=fence,
+            union_gate=self._union_gate,
+            gone=gone,
+            told=told or {},
         )
         # Also where nothing was done: the holder before may have died between manifest and index.
         changed = done.committed or done.dropped
