@@ -29,6 +29,7 @@ from rtj_operator.core.attempts import Cause
 from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import BY_SIDECAR, Fault
 from rtj_operator.core.gang import Gang
+from rtj_operator.core.leaving import is_heard_too_early
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import notes_of, record
 
@@ -82,6 +83,9 @@ def fault(gang: Gang) -> Plan | None:
         faults = (early, *(f for f in faults if f.rank != early.rank))
     if first is None:
         return None
+    unexplained = [f for f in faults if is_heard_too_early(gang, gang.members[f.rank])]
+    if unexplained:
+        return Plan(rule="fault", why=f"{unexplained[0].message}; the API server may say why")
     is_before = _is_before_any_trainer(gang, first)
     if first.reason in (holds.HOLDING if is_before else holds.ENDING):
         if first.rank == 0 and not gang.status.is_started and holds.is_answered(gang):

@@ -142,14 +142,14 @@ def next_left_nodes(gang: Gang, ranks: Collection[int]) -> list[LeftNode]:
     return [*before, *now][-MAX_LEFT_NODES:]
 
 
-def is_heard_too_early(gang: Gang, one: Leaving) -> bool:
-    """The API server may be about to say why it ends, and when."""
-    pod, report = one.member.pod, one.member.report
-    if pod is None or pod.deleting_since is not None or not one.is_ending:
+def is_heard_too_early(gang: Gang, member: Member) -> bool:
+    """Its pod says that it is ending: the API server may be about to say why, and when."""
+    pod, report = member.pod, member.report
+    if pod is None or pod.deleting_since is not None or pod.is_terminal or not member.is_ending:
         return False
     if report is None or report.term_received_at is None:
         return False  # of an older version, which does not say since when
-    since = gang.now - _signalled_for(gang, one.member)
+    since = gang.now - _signalled_for(gang, member)
     return not gang.alarm.has_passed(since + TELL_SECONDS)
 
 

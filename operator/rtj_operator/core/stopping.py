@@ -56,7 +56,7 @@ def _begin(gang: Gang) -> Plan | None:
         return _withdrawn(gang)
     if not is_training(gang) or _other_faults(gang):
         return None
-    early = [one for one in going if is_heard_too_early(gang, one)]
+    early = [one for one in going if is_heard_too_early(gang, one.member)]
     if early:
         return Plan(rule="stop", why=f"{early[0].why}; the API server may say more")
     first = min(going, key=lambda one: (one.left, one.member.rank))

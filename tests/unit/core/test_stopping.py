@@ -303,6 +303,45 @@ def test_a_notice_counts_from_when_it_was_given(gang: Observed, ago: float, left
     assert f"of the {left:.1f} s that are left" in message
 
 
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        ({"disruption": "EvictionByEvictionAPI"}, Reason.POD_EVICTED),
+        ({"ended_by_queue": "Preempted to accommodate a workload"}, Reason.PREEMPTED_BY_QUEUE),
+        (None, Reason.POD_DELETED),
+    ],
+)
+def test_the_cause_is_what_the_api_server_says_a_moment_later(
+    told: dict[str, Any] | None, cause: Reason
+) -> None:
+    """The word of a SIGTERM comes from the pod, and may overtake the list of pods."""
+    plain = terminating(running(), 1, ago=0.4)
+    early = decide(plain)
+    assert early.status is None
+    assert early.wake_at is not None
+    assert early.wake_at <= plain.now + 1.2
+    if told is None:
+        seen = terminating(running(), 1, ago=1.6)
+    else:
+        ends = {"deleting_since": plain.now, "deletion_deadline": plain.now + 330}
+        seen = with_pod(plain, 1, **ends, **told)
+    plan = decide(seen)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert (plan.rule, plan.status.current.cause) == ("fault", cause)
+
+
+def test_who_crashes_beside_a_pod_that_is_being_ended_is_its_victim() -> None:
+    seen = terminating(running(), 1, ago=0.4)
+    seen = with_exit(seen, 0, exit_code=1)
+    assert decide(seen).status is None
+    seen = with_pod(seen, 1, deleting_since=seen.now - 0.5, deletion_deadline=seen.now + 330)
+    plan = decide(seen)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert plan.status.current.cause == Reason.POD_DELETED
+
+
 @pytest.mark.parametrize("obeys", [True, False])
 def test_an_operator_that_comes_back_brings_its_key_before_a_pod_ends(obeys: bool) -> None:
     """To a pod that is being ended the kubelet brings no annotation any more."""
