@@ -8,9 +8,9 @@ RFC 3339 in JSON. Written only by the operator's guarded status PUT. Must never 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from rtj_api.status_attempts import (
     MAX_ATTEMPTS,
@@ -32,6 +32,7 @@ from rtj_api.status_base import (
     Time,
     WholeTime,
     format_time,
+    or_else,
     parse_time,
 )
 from rtj_api.status_leaving import MAX_LEFT_NODES, LeftNode, PlannedStop
@@ -179,6 +180,14 @@ class Condition(StatusModel):
     last_transition_time: WholeTime
 
 
+def known_conditions(told: Any) -> Any:
+    """Those of a newer version are left to it; what is no list of conditions, to pydantic."""
+    if not isinstance(told, list):
+        return told
+    kinds = {str(kind) for kind in ConditionType}
+    return [one for one in told if not isinstance(one, dict) or one.get("type") in kinds]
+
+
 class LastRequest(StatusModel):
     """The newest one-shot wish that was taken up, by its id."""
 
@@ -236,7 +245,7 @@ class SpareStatus(StatusModel):
 
 class Status(StatusModel):
     observed_generation: int = 0
-    phase: JobPhase = JobPhase.PENDING
+    phase: Annotated[JobPhase, or_else(JobPhase, JobPhase.PENDING)] = JobPhase.PENDING
     attempt: int = Field(0, description="Rises with every try to start the gang.")
     starts: int = Field(0, description="Attempts that passed the point of no return.")
     restarts: int = Field(0, description="Of these, automatic ones after a fault.")
@@ -287,7 +296,9 @@ class Status(StatusModel):
     ledger: TimeLedger | None = Field(None, description="Absent before the first entry.")
     interval: IntervalAdvice | None = None
     attempts: list[AttemptRecord] = Field(default_factory=list, max_length=MAX_ATTEMPTS)
-    conditions: list[Condition] = Field(default_factory=list, max_length=16)
+    conditions: Annotated[list[Condition], BeforeValidator(known_conditions)] = Field(
+        default_factory=list, max_length=16
+    )
     last_request: LastRequest | None = None
     shown_at: Time | None = Field(None, description="When this status was last written.")
 

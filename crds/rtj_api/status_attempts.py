@@ -5,10 +5,11 @@ went, and how many the job has left. Must never do I/O.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
-from rtj_api.status_base import Message, ReasonValue, StatusModel, Time
+from rtj_api.status_base import Message, ReasonValue, StatusModel, Time, or_else
 from rtj_api.status_trouble import MAX_INCIDENTS, MAX_SUSPICIONS, Incident, Suspicion
 from rtj_api.v1alpha1 import MAX_REPLICAS
 
@@ -22,6 +23,10 @@ class RestartKind(StrEnum):
     IN_PLACE = "InPlace"  # same pods, local files reused
     REPLACE = "Replace"  # only the lost ranks get new pods
     RECREATE = "Recreate"  # all pods new
+
+
+# What a newer version may do with pods beside these is least like their going on as they are.
+KindOfRestart = Annotated[RestartKind, or_else(RestartKind, RestartKind.RECREATE)]
 
 
 class Culprit(StatusModel):
@@ -55,7 +60,7 @@ class CurrentAttempt(StatusModel):
     """The attempt that is being started or runs: why, how, and when it passed each stage."""
 
     attempt: int
-    kind: RestartKind
+    kind: KindOfRestart
     cause: ReasonValue
     message: Message = ""
     charge: str = Field("none", description="Whose budget its start uses, see Charge.")
@@ -185,7 +190,7 @@ class AttemptRecord(StatusModel):
     """One try to start the gang: why it was made, from where to where it came, how it ended."""
 
     attempt: int
-    kind: RestartKind
+    kind: KindOfRestart
     cause: ReasonValue
     culprit: Culprit | None = None
     recorded_at: Time

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -68,6 +69,13 @@ ReasonValue = Annotated[
 Message = Annotated[
     str, AfterValidator(_bounded), WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})
 ]
+
+
+def or_else(values: type[StrEnum], otherwise: StrEnum) -> BeforeValidator:
+    """A word that only a newer version knows is read as `otherwise`: a status that cannot be read
+    at all would leave its job without an operator."""
+    known = {str(value) for value in values}
+    return BeforeValidator(lambda told: told if str(told) in known else otherwise)
 
 
 class StatusModel(BaseModel):

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from rtj_operator.core import (
     bisecting,
+    clocks,
     deadlines,
     decide_fault,
     decide_life,
@@ -34,6 +35,7 @@ from rtj_operator.core.policy import Policy
 Rule = Callable[[Gang], Plan | None]
 
 RULES: tuple[Rule, ...] = (
+    clocks.clock,
     decide_wish.wish,
     deadlines.expired,
     decide_life.finished,

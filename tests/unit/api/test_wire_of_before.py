@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from rtj_api import wire
-from rtj_api.status import Status
+from rtj_api.status import ConditionType, JobPhase, RestartKind, Status
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 
@@ -81,6 +81,31 @@ def test_what_an_older_version_wrote_is_read_whole(path: Path, model: type[BaseM
 def test_what_a_later_version_adds_is_passed_over(path: Path, model: type[BaseModel]) -> None:
     written = json.loads(path.read_text())
     assert model.model_validate(with_news(written)) == model.model_validate(written)
+
+
+def test_words_of_a_later_version_leave_a_status_readable() -> None:
+    """After a downgrade: a status that cannot be read would leave its job without an operator."""
+    current = {
+        "attempt": 3,
+        "kind": "Elastic",
+        "cause": "Later",
+        "recordedAt": "2026-01-01T00:00:00Z",
+    }
+    known = {"type": "Running", "status": "True", "reason": "Training"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = Status.model_validate(
+        {
+            "phase": "Resizing",
+            "current": current,
+            "conditions": [{**known, **since}, {**known, **since, "type": "Resizing"}],
+            "stop": {"attempt": 3, "verdict": "Later", "cause": "Later", "since": 5},
+        }
+    )
+    assert status.current is not None
+    assert (status.phase, status.current.kind) == (JobPhase.PENDING, RestartKind.RECREATE)
+    assert [c.type for c in status.conditions] == [ConditionType.RUNNING]
+    with pytest.raises(ValueError, match="conditions"):
+        Status.model_validate({"conditions": [{"type": "Running"}]})
 
 
 def classes(version: Path) -> Iterator[tuple[str, dict[str, Any], type[BaseModel]]]:

@@ -19,9 +19,10 @@ from kit.observations import (
     with_report,
     with_view,
 )
+from kit.scenarios_of_spares import SPARES
 from rtj_api.contract import NO_RANK
 from rtj_api.reasons import Reason
-from rtj_api.status import RestartKind, SpareStatus, StandIn
+from rtj_api.status import RestartKind, SpareStatus, StandIn, Status
 from rtj_api.wire import Phase, StandbyView
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import ContainerView, Observed, Rejection
@@ -297,3 +298,23 @@ def test_status_tells_how_many_are_ready_and_why_not_all() -> None:
     told = status_of(decide(unplaced)).spares
     assert told is not None
     assert "Free GPUs or add nodes" in (told.message or "")
+
+
+def test_a_stand_in_that_an_older_operator_forgot_is_an_ordinary_loss() -> None:
+    """It writes a status without `standIns`, and is followed by this version again."""
+    op = SPARES["spare_for_a_lost_node"].run()
+    before = op.world.state
+    assert before.stand_ins
+    dumped = {
+        k: v for k, v in before.dump().items() if k not in ("standIns", "spares", "leftNodes")
+    }
+    forgot = with_job(op.world.observe(), status=Status.model_validate(dumped))
+    plan = decide(forgot)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    ranks = [one.rank for one in before.stand_ins]
+    assert (plan.rule, plan.status.current.cause) == ("fault", Reason.POD_DELETED)
+    assert plan.status.current.replaced == ranks
+    assert plan.status.budgets.restarts_since_progress == 0
+    names = {pod.name for pod in forgot.pods if pod.spare is not None and pod.directive is not None}
+    assert names <= set(removed(decide(applied(forgot, plan)))), "it drains, and gives its place"
