@@ -21,6 +21,7 @@ from rtj_api.wire import (
     Directive,
     Resume,
     SidecarPhase,
+    StallView,
 )
 
 from rtj_sidecar.choosing import choose, may_yet_be_pinned
@@ -39,6 +40,7 @@ LOOK_SECONDS = 0.5  # between two looks at the others' records
 TELL_SECONDS = 20.0  # a record that only shows movement is written so often at most
 FENCE_SECONDS = 660.0  # rank 0 may stop, settle, scan and list for ten minutes
 STILL_SECONDS = 240.0  # no rank's record has moved
+STALL_LINES = 24  # of what a silent trainer is doing
 PIN_SECONDS = 3.0  # for the others to learn the name of what they have pinned
 KEY = "store-mode"
 _ORDER = {ReadyState.STOPPED: 0, ReadyState.RESTORED: 1, ReadyState.DRAINED: 2}
@@ -291,9 +293,12 @@ class Agreeing:
             return
         report = at.reporter.current
         # Names change what can be chosen; steps and bytes only show movement.
-        words = (place, tuple(report.pinned), tuple(report.shares))
-        probing = ticks_of(report.trial)
-        moves = (at.fetching, report.progress.step, probing)
+        stall, probing = _short(report.stall), ticks_of(report.trial)
+        silence = (stall.standing, stall.since, bool(stall.stacks)) if stall is not None else None
+        words = (place, tuple(report.pinned), tuple(report.shares), silence, len(report.flights))
+        # A record that stays as it was may be one of a sidecar that is gone.
+        beat = int(time.monotonic() / TELL_SECONDS) if stall is not None else 0
+        moves = (at.fetching, report.progress.step, probing, beat)
         is_due = time.monotonic() - self._told_at > TELL_SECONDS
         if self._told == (words, moves) or (self._told[:1] == (words,) and not is_due):
             return
@@ -309,8 +314,14 @@ class Agreeing:
             moved=at.fetching,
             step=report.progress.step,
             probing=probing,
+            stall=stall,
+            flights=report.flights if stall is not None else (),
         )
         self._told, self._told_at = (words, moves), time.monotonic()
+
+
+def _short(stall: StallView | None) -> StallView | None:
+    return stall and stall.model_copy(update={"stacks": stall.stacks[:STALL_LINES]})
 
 
 def _behind(said: Said, *, size: int, own: int) -> list[int]:

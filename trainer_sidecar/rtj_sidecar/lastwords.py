@@ -26,6 +26,8 @@ def last_words(report: Report) -> str:
             "found": None,
             "degraded": [],
             "verdicts": [],
+            "stall": None,
+            "flights": [],
             "trainer": trainer.model_copy(
                 update={
                     "tail": [line[-LINE_LENGTH:] for line in trainer.tail[-TAIL_LINES:]],

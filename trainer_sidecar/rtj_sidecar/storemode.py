@@ -9,6 +9,7 @@ everything of every rank is in the store.
 from __future__ import annotations
 
 import asyncio
+import time
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import (
@@ -25,11 +26,13 @@ from rtj_sidecar.agreeing import LOOK_SECONDS, Agreeing, Place, Step
 from rtj_sidecar.lastwords import exit_code, last_words
 from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.records import Outcome, ReadyState
+from rtj_sidecar.silent_gang import SilentGang
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 from rtj_sidecar.storing import Storing
 
 DONE_SECONDS = 900.0  # this rank is done, and the others have not moved since
+HANG_LOOK_SECONDS = 2.0  # between two looks at the records of a gang that may hang
 KEY = "store-mode-end"
 
 
@@ -49,6 +52,8 @@ class StoreMode:
         self._at = station
         self._holds = storing is not None
         self._agreeing = Agreeing(station, storing)
+        self._silent = SilentGang()
+        self._looked_at = 0.0
 
     async def reach(
         self, directive: Directive, *, prepare: Step, restore: Step
@@ -76,12 +81,46 @@ class StoreMode:
                 place = self._agreeing.place
                 if place is not None and place.attempt == directive.attempt:
                     await asyncio.to_thread(self._agreeing.write)
+                await self._look_for_hang(directive)
                 await self._look_at_end(directive)
                 at.reporter.heal(KEY)
             except StoreProblem as problem:
                 at.reporter.degrade(KEY, problem.reason, problem.message)
                 await asyncio.sleep(2.0)
             await asyncio.sleep(0.2)
+
+    async def _look_for_hang(self, directive: Directive) -> None:
+        """While this rank gives no sign: its record says so, and rank 0 reads those of all."""
+        at, run = self._at, self._at.run
+        if at.reporter.current.stall is None or not at.is_training or run is None:
+            self._silent = SilentGang()
+            return
+        place = self._agreeing.place
+        if place is None or place.attempt != directive.attempt:  # it trained before reports ceased
+            record = await asyncio.to_thread(run.agreement.fence_of, directive.attempt)
+            if record is not None:
+                fence = record.fence
+                self._agreeing.place = Place(fence, directive.attempt, ReadyState.RESTORED)
+            return
+        if not self._holds or time.monotonic() - self._looked_at < HANG_LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        said = await asyncio.to_thread(
+            run.agreement.said, fence=place.fence, attempt=directive.attempt
+        )
+        found = self._silent.hang(
+            said,
+            world_size=directive.world_size,
+            now=time.time(),
+            timeout=at.site.config.hang_timeout_seconds,
+        )
+        if found is None or at.directive != directive or not at.is_training:
+            return
+        if not at.site.config.restarts_hung:
+            log.warning("%s", found)
+            return
+        at.kill_trainer(up_to=directive.attempt)
+        at.fail(Reason.TRAINER_HUNG, found, retrying=True)
 
     async def _look_at_end(self, directive: Directive) -> None:
         at, report = self._at, self._at.reporter.current

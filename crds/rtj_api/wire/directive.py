@@ -168,6 +168,7 @@ class SidecarConfig(Wire):
     drain_seconds: float = 300
     trainer_grace_seconds: float = 30
     hang_timeout_seconds: float | None = None  # a person's own; None: from the trainer's pace
+    restarts_hung: bool = True  # False: a hang is only told
     stack_signal: int | None = None  # for which the trainer has registered a dump of its stacks
     obeys_stop: bool = False  # the trainer looks at RTJ_STOP_FILE: recovery.stop.by
     stop_signal: int | None = None  # … when it is sent this one

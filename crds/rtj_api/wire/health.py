@@ -8,6 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from rtj_api.rules.divergence import Kind
+from rtj_api.rules.flight import Call, Flight, Group
 from rtj_api.rules.hang import Standing
 from rtj_api.rules.replay import Lost, ReplayState
 from rtj_api.wire.base import Wire
@@ -78,3 +79,21 @@ class FlightView(Wire):
 
     process: int  # its rank in the whole job
     groups: list[FlightGroup] = Field(default_factory=list)
+
+    @property
+    def flight(self) -> Flight:
+        """As the rules take it."""
+        return Flight(
+            process=self.process,
+            groups=[
+                Group(
+                    name=group.name,
+                    begun=group.begun,
+                    ended=group.ended,
+                    open=Call(seq=group.open.seq, op=group.open.op, sizes=group.open.sizes)
+                    if group.open is not None
+                    else None,
+                )
+                for group in self.groups
+            ],
+        )

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from rtj_api.reasons import Reason
 from rtj_api.rules import watchdog
-from rtj_api.rules.flight import Call, Flight, Group, Missing, missing
+from rtj_api.rules.flight import Missing, missing
 from rtj_api.rules.origins import Origin
-from rtj_api.wire import FlightView, TrainerState
+from rtj_api.wire import TrainerState
 
 from rtj_operator.core.faults import BY_TRAINER, Fault, fault_at
 from rtj_operator.core.gang import Gang
@@ -30,7 +30,7 @@ def missing_rank(gang: Gang) -> Missing | None:
         for m in gang.members
         if m.report is not None and m.report.trainer.attempt == gang.attempt
     }
-    dumps = {rank: [_flight(view) for view in r.flights] for rank, r in reports.items()}
+    dumps = {rank: [view.flight for view in r.flights] for rank, r in reports.items()}
     if any(dumps.values()):
         return missing(dumps)
     ended = {
@@ -79,21 +79,4 @@ def as_mismatch(fault: Fault, found: Missing) -> Fault:
         alike=MISMATCH,
         origin=Origin.PROGRAM,
         evidence={**fault.evidence, "signature": MISMATCH},
-    )
-
-
-def _flight(view: FlightView) -> Flight:
-    return Flight(
-        process=view.process,
-        groups=[
-            Group(
-                name=group.name,
-                begun=group.begun,
-                ended=group.ended,
-                open=Call(seq=group.open.seq, op=group.open.op, sizes=group.open.sizes)
-                if group.open is not None
-                else None,
-            )
-            for group in view.groups
-        ],
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rtj_api.wire import Resume
+from rtj_api.wire import FlightView, Resume, StallView
 
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs import keys
@@ -52,6 +52,8 @@ class Agreement:
         moved: int = 0,
         step: int | None = None,
         probing: int = 0,
+        stall: StallView | None = None,
+        flights: Sequence[FlightView] = (),
     ) -> None:
         """Write this rank's own record."""
         record = ReadyRecord(
@@ -66,6 +68,8 @@ class Agreement:
             moved=moved,
             step=step,
             probing=probing,
+            stall=stall,
+            flights=list(flights),
             written_at=self.context.now(),
         )
         key = keys.ready_key(fence, self.context.rank)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
-from rtj_api.wire import Resume, Wire
+from rtj_api.wire import FlightView, Resume, StallView, Wire
 
 FORMAT_VERSION = 1
 
@@ -112,6 +112,8 @@ class ReadyRecord(Wire):
     moved: int = 0  # bytes fetched for this attempt: shows that a long fetch goes on
     step: int | None = None  # of its trainer: shows that it goes on
     probing: int = 0  # how often it has said that its probe still runs
+    stall: StallView | None = None  # its trainer gives no sign of life; written anew meanwhile
+    flights: list[FlightView] = Field(default_factory=list)  # only together with a stall
     written_at: float
 
 
