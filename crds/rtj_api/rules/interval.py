@@ -94,30 +94,14 @@ def mtti_fraction(*, mtti: float, fraction: float = 0.1) -> float:
 def clamped(
     interval: float,
     *,
-    stall: float = 0.0,
-    durable_latency: float = 0.0,
-    step: float = 0.0,
-    budget: float | None = None,
-    longest: float = math.inf,
-) -> float:
-    """`interval`, never shorter than a step or than a save needs to become durable (one save in
-    flight at a time), nor so short that stalls take more than the share `budget` of the time;
-    never longer than `longest` (C8)."""
-    paid = stall * (1 - budget) / budget if budget else 0.0
-    return min(longest, max(interval, durable_latency, step, paid))
-
-
-def recommended(
-    *,
-    stall: float,
-    mtti: float,
     durable_latency: float = 0.0,
     step: float = 0.0,
     longest: float = math.inf,
 ) -> float:
-    """Daly's interval within its clamps."""
-    best = daly(stall=stall, mtti=mtti)
-    return clamped(best, durable_latency=durable_latency, step=step, longest=longest)
+    """`interval`, never shorter than a step, nor than a save takes (one save in flight at a time);
+    never longer than `longest` (C8). Its budget for stalls is left out: it makes the interval
+    longer than the optimum, which weighs stalls against lost work already."""
+    return min(longest, max(interval, durable_latency, step))
 
 
 def steps_of(interval: float, *, step: float) -> int:

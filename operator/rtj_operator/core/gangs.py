@@ -118,16 +118,7 @@ def desired_group(spec: JobSpec, *, owner: Owner) -> Manifest | None:
             "name": contract.group_name(job=owner.name, job_uid=owner.uid),
             "namespace": owner.namespace,
             "labels": {contract.LABEL_JOB: owner.name},
-            "ownerReferences": [
-                {
-                    "apiVersion": contract.API_VERSION,
-                    "kind": contract.KIND,
-                    "name": owner.name,
-                    "uid": owner.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": owner.references(),
         },
         "spec": wanted,
     }

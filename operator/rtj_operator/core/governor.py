@@ -79,7 +79,7 @@ def advised(gang: Gang, status: Status) -> IntervalAdvice | None:
     found = interval.clamped(
         best,
         durable_latency=seen.writing_seconds or 0.0,
-        step=_SHORTEST,
+        step=max(_SHORTEST, _step_seconds(gang)),
         longest=gang.spec.interval.max_seconds or math.inf,
     )
     share = local_loss_share(status, is_shared=gang.spec.shared_directory)
@@ -99,6 +99,12 @@ def advised(gang: Gang, status: Status) -> IntervalAdvice | None:
         save_bytes=seen.save_bytes,
         upload_bytes_per_second=_rounded(seen.upload_bytes_per_second),
     )
+
+
+def _step_seconds(gang: Gang) -> float:
+    """Of the slowest rank; 0 where no pace is known. Nobody can save between two steps."""
+    paces = [r.progress.pace_seconds for r in own_reports(gang)]
+    return max((pace for pace in paces if pace is not None), default=0.0)
 
 
 def _rounded(seconds: float | None) -> float | None:

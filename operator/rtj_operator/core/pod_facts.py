@@ -22,11 +22,24 @@ DEFAULT_GRACE_SECONDS = 30  # of Kubernetes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The job that a pod belongs to."""
+    """The job that a pod, or the gang's group, belongs to."""
 
     namespace: str
     name: str
     uid: str
+
+    def references(self) -> list[dict[str, Any]]:
+        """`metadata.ownerReferences` of what is made for the job: it goes with it."""
+        return [
+            {
+                "apiVersion": contract.API_VERSION,
+                "kind": contract.KIND,
+                "name": self.name,
+                "uid": self.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
 
 
 def sharing(spec: JobSpec) -> Sharing:

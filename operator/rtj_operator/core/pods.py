@@ -194,16 +194,7 @@ def _metadata(
             contract.ANNOTATION_TEMPLATE_HASH: template_hash(spec),
             contract.ANNOTATION_STORE_MODE: "true",
         },
-        "ownerReferences": [
-            {
-                "apiVersion": contract.API_VERSION,
-                "kind": contract.KIND,
-                "name": owner.name,
-                "uid": owner.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": owner.references(),
     }
 
 

@@ -317,3 +317,17 @@ def _advised(status: Status) -> IntervalAdvice:
     advice = governor.advised(gang, status)
     assert advice is not None
     return advice
+
+
+@pytest.mark.parametrize(("pace", "least"), [(None, 30.0), (2.0, 30.0), (720.0, 720.0)])
+def test_nobody_is_told_to_save_between_two_steps(pace: float | None, least: float) -> None:
+    observed = lived(ledger(uptime=600, interruptions=200, stall=1, stalls=1))
+    for rank in (0, 1):
+        observed = with_report(
+            observed,
+            rank,
+            lambda r: r.model_copy(
+                update={"progress": r.progress.model_copy(update={"pace_seconds": pace})}
+            ),
+        )
+    assert advice_of(observed).recommended_seconds == least
