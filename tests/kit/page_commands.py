@@ -34,14 +34,29 @@ from kit.pages import ROOT
 
 Words = Sequence[str]
 HARMLESS = frozenset(
-    {"mkdir", "echo", "mv", "cp", "sleep", "cd", "[", "grep", "cat", "kill", "wait"}
+    {
+        ".",
+        "[",
+        "cat",
+        "cd",
+        "cp",
+        "echo",
+        "grep",
+        "kill",
+        "ls",
+        "mkdir",
+        "mv",
+        "rm",
+        "sleep",
+        "wait",
+    }
 )
 
 
 def problems(words: Words, *, functions: frozenset[str] = frozenset()) -> list[str]:
     """Why this command would not do what the page says; empty where nothing is known against it."""
     name = Path(words[0]).name
-    if words[0] in functions or name in HARMLESS:
+    if words[0] in functions or {words[0], name} & HARMLESS:
         return []
     check = CHECKS.get(name)
     if check is None:
@@ -132,7 +147,9 @@ def _kubectl(words: Words) -> list[str]:
     plain = _positional(words, with_value=frozenset(TAKES_A_VALUE.split()))
     if plain[:1] == ["rtj"]:
         return _rtj(words[1:])
-    depth = 3 if plain[:2] == ["create", "secret"] else 2 if plain[:1] == ["rollout"] else 1
+    depth = (
+        3 if plain[:2] == ["create", "secret"] else 2 if plain[0] in {"create", "rollout"} else 1
+    )
     path, targets = plain[:depth], plain[depth:]
     wrong = _options_wrong("kubectl", path, [w for w in words if w not in path])
     kind = targets[0].split("/")[0].split(",")[0] if targets else ""
@@ -288,6 +305,7 @@ CHECKS: Mapping[str, Callable[[Words], list[str]]] = MappingProxyType(
         "docker": _docker,
         "pip": _pip,
         "python": _python,
+        "python3": _python,
         "pytest": _pytest,
         "supervise": _supervise,
         "curl": _curl,
