@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Entry] = {
     "why": Entry("seeing", "why_command", LOOK),
     "timeline": Entry("seeing", "timeline_command", LOOK),
     "events": Entry("seeing", "events_command", LOOK),
+    "report": Entry("reporting", "report_command", LOOK),
     "wait": Entry("waiting", "wait_command", LOOK),
     "watch": Entry("waiting", "watch_command", LOOK),
     "suspend": Entry("wishing", "suspend_command", ACT),

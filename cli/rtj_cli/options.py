@@ -30,6 +30,10 @@ Region = Annotated[str | None, typer.Option(help="S3 region.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the job.")]
 KubeContext = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
 Kubeconfig = Annotated[str | None, typer.Option(help="Kubeconfig to use.")]
+OperatorNamespace = Annotated[
+    str | None,
+    typer.Option(help="Where the operator runs, if you may not look in all namespaces."),
+]
 Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")]
 Layout = Annotated[str, typer.Option(help="Layout of the checkpoints.")]
 Include = Annotated[
