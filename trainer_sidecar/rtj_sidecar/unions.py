@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rtj_sidecar.checkpoints.types import PartFiles
+from rtj_sidecar.checkpoints.types import GateResult, PartFiles
 from rtj_sidecar.naming import Group, Heard, Naming, groups, said_nothing
 from rtj_sidecar.opening import union_gate
 from rtj_sidecar.unfinished import Told, writing
@@ -85,7 +85,8 @@ def next_whole(
     next would find it there, and no mark beside it if this holder died in between.
 
     `last`: what the ranks wrote of their last save, see `next_shape`. Once trainers have ended
-    (`has_ended`) what is a half by it is torn; before, it waits: see `_is_habit`. `told`: each
+    (`has_ended`) what is a half by it is torn, unless its layout says that it is whole; before, it
+    waits: see `_is_habit`. `told`: each
     rank's last word; what it has unfinished may be what is missing."""
     words = told or {}
     left, torn, waits = list(heard), list[tuple[Group, str]](), list[Group]()
@@ -95,9 +96,12 @@ def next_whole(
         if group is None:
             return Whole(naming, tuple(torn), tuple(waits))
         made_by = None if group.lead.attempt == 0 else world
-        why = why_torn(group, world=made_by, procs=procs)
+        union = _union(group, world=made_by, procs=procs)
+        why = union.detail if union is not None and union.passed is False else None
         half = _why_half(group, last=last, world=world)
-        if why is None and half is not None and has_ended:
+        if union is not None and union.passed and has_ended:
+            half = None  # one rank ended before the last save, which is whole without it
+        if why is None and has_ended:
             why = half
         if why is not None and not has_ended and _others_write(group, words):
             waits.append(group)
@@ -135,8 +139,8 @@ def _is_habit(
     )
 
 
-def why_torn(group: Group, *, world: int | None, procs: int) -> str | None:
-    """What its layout misses in it, as for a commit; None where it is whole, or nobody can tell.
+def _union(group: Group, *, world: int | None, procs: int) -> GateResult | None:
+    """Whether it is whole by its layout's own rules, as for a commit; None where nobody can tell.
 
     `world`: pods that made it, None where that is unknown. A sidecar of the version before tells
     no sizes: then the commit judges.
@@ -152,8 +156,7 @@ def why_torn(group: Group, *, world: int | None, procs: int) -> str | None:
         )
         for rank, save in told
     ]
-    gate = union_gate(group.lead.facts.layout, parts, world, procs=procs)
-    return gate.detail if gate.passed is False else None
+    return union_gate(group.lead.facts.layout, parts, world, procs=procs)
 
 
 def _why_half(group: Group, *, last: Shape | None, world: int) -> str | None:

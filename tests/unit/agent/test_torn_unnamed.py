@@ -215,6 +215,29 @@ async def test_the_last_share_of_one_rank_goes_with_the_outputs_where_all_succee
         assert found == [".rank1/rank1/step_30.pt"]
 
 
+async def test_a_last_save_of_one_rank_that_its_layout_finds_whole_is_durable(
+    tmp_path: Path,
+) -> None:
+    """The other rank ended one save early; all that `.metadata` names lies with this one."""
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save(fleet, step, place="step_{}")
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        dcp_directory(fleet.directory / "whole-30", {**KEYS, "step": 30}, ranks=1)
+        home = fleet.pods[0].path / "step_30"
+        home.mkdir()
+        for name in ("__0_0.distcp", ".metadata"):
+            (home / name).write_bytes((fleet.directory / "whole-30" / name).read_bytes())
+        for pod in fleet.pods:
+            pod.exit_code = 0
+        await fleet.until(
+            lambda: all(pod.report.phase is SidecarPhase.DRAINED for pod in fleet.pods),
+            why="all drained",
+        )
+        assert fleet.durable_steps() == [10, 20, 30]
+
+
 async def test_a_share_that_is_still_being_written_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -264,7 +264,9 @@ def union_of(parts: Iterable[PartFiles]) -> dict[str, int]:
 
 
 def union_by_history(parts: Iterable[PartFiles], *, expect: Expectations) -> GateResult:
-    """The set gate over parts for layouts that only history can tell about."""
+    """The set gate over parts for layouts that only history can tell about. Passed only where the
+    names number the ranks and none of those that made it is missing: else nothing says how much
+    belongs to it, and None is all that can be told."""
     union = union_of(parts)
     if not union:
         return failed(Gate.SET, Reason.FILES_MISSING, "no rank has a file of it")
@@ -278,7 +280,8 @@ def union_by_history(parts: Iterable[PartFiles], *, expect: Expectations) -> Gat
         present = {pattern_of(path) for path in union}
         if present & wanted and (absent := sorted(wanted - present)):
             return failed(Gate.SET, Reason.FILES_MISSING, f"{_some(absent)} is missing")
-    return GateResult(Gate.SET, True, f"{len(union)} files")
+    counted = bool(ranks) and expect.demanded is not None
+    return GateResult(Gate.SET, True if counted else None, f"{len(union)} files")
 
 
 def first_gap(there: Container[int], count: int) -> int | None:
