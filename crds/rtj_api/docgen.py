@@ -18,7 +18,7 @@ from rtj_api.crdgen import COLUMNS, WIDE_COLUMNS, object_schema
 from rtj_api.reason_texts import SECTIONS
 from rtj_api.reasons import Charge
 from rtj_api.rules import exits
-from rtj_api.rules.origins import WHAT_FOLLOWS
+from rtj_api.rules.origins import MOST_BELIEVED, WHAT_FOLLOWS
 from rtj_api.rules.signatures import SIGNATURES
 from rtj_api.rules.xids import BUCKETS
 from rtj_api.validations import ALL_RULES
@@ -192,10 +192,13 @@ def failures_page() -> str:
         "```\n",
         "An eviction by the kubelet is free, unless it names the pod's own use of disk or memory; "
         "the same cause twice within an hour without a newly durable step uses the job's budget. "
-        "Drains, preemptions and node shutdowns are always free. Every restart but the first since "
-        "the last durable step waits: initially `recovery.backoff.initialSeconds`, doubling up to "
-        "`maxSeconds`, each shortened by up to a quarter, so that jobs which failed together do "
-        "not come back together.\n",
+        "Drains, preemptions, lost and leaving nodes are always free. What is free for the word of "
+        "a sign alone, or for a pod that ended by itself or that does not answer, is so "
+        f"{MOST_BELIEVED} times in all without a newly durable step "
+        "(`status.budgets.believed`); beyond it uses the job's budget. Every restart but the first "
+        "since the last durable step waits: initially `recovery.backoff.initialSeconds`, doubling "
+        "up to `maxSeconds`, each shortened by up to a quarter, so that jobs which failed together "
+        "do not come back together.\n",
     ]
     return "\n".join(parts)
 

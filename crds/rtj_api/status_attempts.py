@@ -165,6 +165,11 @@ class Budgets(StatusModel):
     uncounted_since_progress: int = Field(
         0, description="Tries that never started a trainer, without progress."
     )
+    believed: int = Field(
+        0,
+        description="Free restarts for what a sign of the trainer's says, or for a pod that ended "
+        "by itself: beyond 9 they use the job's budget.",
+    )
     progress_step: int | None = Field(None, description="Durable step that refilled the budget.")
     incidents: list[Incident] = Field(
         default_factory=list,

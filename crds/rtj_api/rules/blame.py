@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rtj_api.reasons import Charge
-from rtj_api.rules.origins import BELIEVED, Origin, charge_of
+from rtj_api.rules.origins import BELIEVED, MOST_BELIEVED, Origin, charge_of
 from rtj_api.rules.overrides import FailureAction
 from rtj_api.status_trouble import Incident
 
@@ -61,9 +61,11 @@ def diagnose(
     origin: Origin,
     before: Sequence[Incident],
     can_roll_back: bool,
+    believed: int = 0,
 ) -> Diagnosis:
     """The diagnosis of `now`, with the faults since the last durable work `before` it, oldest
-    first. `can_roll_back`: there is a usable save older than the one it resumed from."""
+    first. `can_roll_back`: there is a usable save older than the one it resumed from. `believed`:
+    restarts since then that were free for a sign's word, of whatever kind."""
     alike = [i for i in before if i.alike == now.alike]
     if now.alike.startswith(EVICTED):
         return _evicted(now, alike)
@@ -75,6 +77,8 @@ def diagnose(
             "step; they follow the job, so they use its budget from here on"
         )
         return Diagnosis(charge=Charge.USER, why=why)
+    if charge != Charge.USER and believed >= MOST_BELIEVED:
+        return doubted(believed)
     if origin == Origin.NODE:
         why = f"Its sign points at node {now.node or '?'}, so the rank moves to another"
         return Diagnosis(charge=charge, vary=Factor.NODE, why=why)
@@ -85,6 +89,15 @@ def diagnose(
     if origin == Origin.PASSING or not alike:
         return Diagnosis(charge=charge)
     return _tested(now, alike, origin=origin, can_roll_back=can_roll_back)
+
+
+def doubted(believed: int) -> Diagnosis:
+    """Nothing is free for ever without durable work, whatever names are given to it."""
+    why = (
+        f"Faults of several kinds were free {believed} times without a newly durable step; they "
+        "follow the job, so they use its budget from here on"
+    )
+    return Diagnosis(charge=Charge.USER, why=why)
 
 
 def by_rule(now: Incident, action: FailureAction, *, can_roll_back: bool) -> Diagnosis:

@@ -33,6 +33,9 @@ BELIEVED = 3
 """So many faults of one sign are free of charge without durable progress: a fault that follows the
 job on and on is the job's, whatever its last words claim."""
 
+MOST_BELIEVED = 3 * BELIEVED
+"""… and so many of all signs together: those that take turns follow the job as well."""
+
 WHAT_FOLLOWS: Mapping[Origin, str] = {
     Origin.NODE: f"Free, {BELIEVED} times without durable progress: the rank gets a new pod on "
     "another node.",

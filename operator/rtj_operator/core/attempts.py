@@ -161,9 +161,10 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         if not status.is_started and cause.charge != Charge.INTENT:
             budgets = budget.next_budgets_at_try(budgets)
     if cause.charge == Charge.INTENT:
-        budgets = budgets.model_copy(update={"incidents": []})  # something was changed
+        forgotten = {"incidents": [], "believed": 0}  # something was changed
+        budgets = budgets.model_copy(update=forgotten)
     elif cause.case is not None:
-        budgets = diagnosing.with_incident(budgets, cause.case.incident)
+        budgets = diagnosing.with_case(budgets, cause.case)
         status = status.model_copy(
             update={"suspicions": diagnosing.next_suspicions(status, cause.case)}
         )

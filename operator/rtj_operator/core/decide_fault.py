@@ -164,7 +164,7 @@ def _fail(gang: Gang, case: Case) -> Plan:
         "newest one"
     )
     failed = attempts.next_failed(gang, reason=reason, message=message, charge=first.charge)
-    budgets = diagnosing.with_incident(failed.budgets, case.incident)
+    budgets = diagnosing.with_case(failed.budgets, case)
     failed = failed.model_copy(update={"budgets": budgets})
     note = Note(type="Warning", reason=reason, message=message)
     return record(gang, failed, rule="fault", why=message, notes=(note,), evidence=first.evidence)

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rtj_api.rules.blame import EVICTED, Diagnosis, End, Factor, by_rule, diagnose
-from rtj_api.rules.origins import Origin
+from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.blame import EVICTED, Diagnosis, End, Factor, by_rule, diagnose, doubted
+from rtj_api.rules.origins import MOST_BELIEVED, Origin
 from rtj_api.status import MAX_INCIDENTS, MAX_SUSPICIONS, Budgets, Incident, Status, Suspicion
 from rtj_api.wire import Candidate
 
 from rtj_operator.core import resumption
 from rtj_operator.core.faults import Fault
 from rtj_operator.core.gang import Gang
+
+# Of these Kubernetes names no cause outside of the job: its own doing may bring each about.
+DOUBTFUL = frozenset(
+    {
+        Reason.POD_FAILED,
+        Reason.SIDECAR_LOST,
+        Reason.DIRECTIVE_NOT_SEEN,
+        Reason.CANNOT_STOP,
+        Reason.DIRECTORY_UNREACHABLE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +41,14 @@ class Case:
     @property
     def ends(self) -> End | None:
         return self.diagnosis.end
+
+    @property
+    def is_believed(self) -> bool:
+        """Its restart is free by nothing but a sign's word, or by our own."""
+        fault = self.fault
+        is_free = self.diagnosis.charge in (Charge.INFRASTRUCTURE, Charge.CHECKPOINT)
+        is_ours = fault.origin is not None or fault.reason in DOUBTFUL
+        return self.incident is not None and is_free and is_ours and fault.action is None
 
 
 def step_of_attempt(gang: Gang, *, is_sure: bool = False) -> int | None:
@@ -82,7 +102,7 @@ def case_of(gang: Gang, fault: Fault) -> Case:
     is_told = is_eviction or fault.action is not None
     if not is_told and (fault.origin is None or gang.through_store):
         # Without reports nobody knows how far it came, so nothing can be compared.
-        return Case(fault=fault, incident=incident, diagnosis=Diagnosis(charge=fault.charge))
+        return _untested(gang, fault, incident)
     found = (
         by_rule(incident, fault.action, can_roll_back=_has_older(gang))
         if fault.action is not None
@@ -98,12 +118,24 @@ def case_of(gang: Gang, fault: Fault) -> Case:
     return Case(fault=judged, incident=known, diagnosis=found)
 
 
+def _untested(gang: Gang, fault: Fault, incident: Incident) -> Case:
+    """Nothing is tried to find out who is to blame; but not for ever free of charge."""
+    believed, found = gang.status.budgets.believed, Diagnosis(charge=fault.charge)
+    is_free = fault.charge == Charge.INFRASTRUCTURE and fault.reason in DOUBTFUL
+    if is_free and believed >= MOST_BELIEVED:
+        found = doubted(believed)
+        fault = replace(fault, charge=found.charge, message=f"{fault.message}. {found.why}")
+        incident = incident.model_copy(update={"charge": str(found.charge)})
+    return Case(fault=fault, incident=incident, diagnosis=found)
+
+
 def _diagnosed(gang: Gang, fault: Fault, incident: Incident) -> Diagnosis:
     return diagnose(
         incident,
         origin=fault.origin or Origin.PASSING,
         before=gang.status.budgets.incidents,
         can_roll_back=_has_older(gang),
+        believed=gang.status.budgets.believed,
     )
 
 
@@ -138,11 +170,16 @@ def may_serve(candidate: Candidate) -> bool:
     return candidate.durable and candidate.invalid is None and candidate.full_state is not False
 
 
-def with_incident(budgets: Budgets, incident: Incident | None) -> Budgets:
-    """Remembered with those before it; the oldest are forgotten."""
-    if incident is None:
+def with_case(budgets: Budgets, case: Case) -> Budgets:
+    """Remembered with those before it; the oldest are forgotten, but not that they were free."""
+    if case.incident is None:
         return budgets
-    return budgets.model_copy(update={"incidents": [*budgets.incidents, incident][-MAX_INCIDENTS:]})
+    return budgets.model_copy(
+        update={
+            "incidents": [*budgets.incidents, case.incident][-MAX_INCIDENTS:],
+            "believed": budgets.believed + (1 if case.is_believed else 0),
+        }
+    )
 
 
 def next_suspicions(status: Status, case: Case) -> list[Suspicion]:

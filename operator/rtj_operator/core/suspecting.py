@@ -55,9 +55,7 @@ def hold(gang: Gang, case: Case) -> Plan:
     )
     free = without_suspicion(gang)
     held = attempts.next_hold(free, reason=Reason.DETERMINISTIC_FAILURE, message=text)
-    held = held.model_copy(
-        update={"budgets": diagnosing.with_incident(held.budgets, case.incident)}
-    )
+    held = held.model_copy(update={"budgets": diagnosing.with_case(held.budgets, case)})
     notes = [Note(type="Warning", reason=Reason.DETERMINISTIC_FAILURE, message=text)]
     notes += cleared(gang.status, held)
     return record(

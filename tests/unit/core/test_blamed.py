@@ -287,3 +287,44 @@ def test_the_new_pod_is_not_made_on_the_node_that_failed() -> None:
     world = TROUBLES["gpu_lost"].run().world
     assert world.pod_of(1).node not in world.trouble.nodes
     assert world.state.budgets.restarts_since_progress == 0
+
+
+def believed(seen: Observed, count: int) -> Observed:
+    """The same, had so many restarts been free for a sign's word alone."""
+    assert seen.job is not None
+    status = seen.job.status
+    budgets = status.budgets.model_copy(update={"believed": count})
+    return with_job(seen, status=status.model_copy(update={"budgets": budgets}))
+
+
+GPU = "CUDA error: uncorrectable ECC error encountered"
+
+
+def test_signs_that_take_turns_are_not_free_for_ever() -> None:
+    """Each kind is believed three times; more kinds than are remembered must not make it more."""
+    assert current_of(believed(died(running(), words=GPU), 8)).charge == Charge.INFRASTRUCTURE
+    last = current_of(believed(died(running(), words=GPU), 9))
+    assert last.charge == Charge.USER
+    assert "9 times" in last.message
+
+
+def test_each_free_restart_for_a_sign_is_counted_once() -> None:
+    plan = cause_of(believed(died(running(), words=GPU), 4))
+    assert plan.status is not None
+    assert plan.status.budgets.believed == 5
+    own = cause_of(believed(died(running(), words="ValueError: no"), 4))
+    assert own.status is not None
+    assert own.status.budgets.believed == 4
+
+
+def test_what_kubernetes_itself_says_of_a_pods_place_stays_free() -> None:
+    seen = believed(with_pod(running(), 1, deleting_since=1008.0), 50)
+    current = current_of(seen)
+    assert (current.cause, current.charge) == (Reason.POD_DELETED, Charge.INFRASTRUCTURE)
+
+
+def test_a_pod_that_ends_again_and_again_is_not_free_for_ever() -> None:
+    for count, charge in ((8, Charge.INFRASTRUCTURE), (9, Charge.USER)):
+        seen = believed(with_pod(running(), 1, phase="Failed", reason=None), count)
+        current = current_of(seen)
+        assert (current.cause, current.charge) == (Reason.POD_FAILED, charge)
