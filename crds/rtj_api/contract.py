@@ -89,6 +89,10 @@ ENV_NODE_NAME = "RTJ_NODE_NAME"
 ENV_ATTEMPT = "RTJ_ATTEMPT"
 ENV_RANK = "RTJ_RANK"  # whatever the framework: a spare's pod does not know it any earlier
 ENV_WORLD_SIZE = "RTJ_WORLD_SIZE"  # pods of the gang
+# These three with spec.elastic; the first two where it states globalBatch.
+ENV_ACCUMULATION = "RTJ_GRADIENT_ACCUMULATION"  # batches that a process sums up in a step
+ENV_GLOBAL_BATCH = "RTJ_GLOBAL_BATCH"  # samples of a step of the whole gang
+ENV_LEARNING_RATE_SCALE = "RTJ_LEARNING_RATE_SCALE"  # a factor, 1 at full size
 ENV_RESUME_STEP = "RTJ_RESUME_STEP"
 ENV_RESUME_CHECKPOINT = "RTJ_RESUME_CHECKPOINT"  # absolute path of the file or directory
 ENV_RESUME_ARGS = "RTJ_RESUME_ARGS"

@@ -18,7 +18,7 @@ from rtj_api.contract import GROUP, KIND, PLURAL, SHORT_NAME, SINGULAR, VERSION
 from rtj_api.status import Status
 from rtj_api.structural import structural
 from rtj_api.v1alpha1 import JobSpec
-from rtj_api.validations import JOB, SPEC, rules
+from rtj_api.validations import ELASTIC_OF_JOB, JOB, SPEC, rules
 
 TARGET: Final = Path(__file__).resolve().parents[1] / f"{PLURAL}.yaml"
 MAX_BYTES: Final = 200_000
@@ -80,7 +80,7 @@ def object_schema() -> dict[str, Any]:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": spec | rules(*SPEC),
+            "spec": spec | rules(*SPEC, *ELASTIC_OF_JOB),
             "status": status,
         },
         **rules(*JOB),

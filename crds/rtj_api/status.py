@@ -35,6 +35,7 @@ from rtj_api.status_base import (
     or_else,
     parse_time,
 )
+from rtj_api.status_elastic import ElasticStatus, PendingGrowth
 from rtj_api.status_leaving import MAX_LEFT_NODES, LeftNode, PlannedStop
 from rtj_api.status_ledger import IntervalAdvice, TimeBuckets, TimeLedger
 from rtj_api.status_trouble import (
@@ -66,6 +67,7 @@ __all__ = [
     "ConditionType",
     "Culprit",
     "CurrentAttempt",
+    "ElasticStatus",
     "Hold",
     "Incident",
     "IntervalAdvice",
@@ -73,6 +75,7 @@ __all__ = [
     "LastRequest",
     "LeftNode",
     "Message",
+    "PendingGrowth",
     "PendingSuspend",
     "PendingTemplate",
     "Phases",
@@ -156,6 +159,11 @@ class CheckpointStatus(StatusModel):
     resume_message: Message | None = Field(None, description="What is missing or differs.")
     resume_loss: ResumeLoss | None = None
     resume_replay: ResumeReplay | None = None
+    fixed_size: Message | None = Field(
+        None,
+        description="Of an elastic job: why its newest save cannot be loaded by another number of "
+        "ranks. Absent: it can, or that is up to the script.",
+    )
     last_verdict_time: Time | None = Field(
         None, description="Bad saves found up to then have been told of in events."
     )
@@ -236,7 +244,7 @@ class StandIn(StatusModel):
 
 
 class SpareStatus(StatusModel):
-    """The spares that wait, with recovery.spares."""
+    """The pods that wait for a rank."""
 
     wanted: int
     ready: int = Field(description="They could take a rank at once.")
@@ -265,7 +273,12 @@ class Status(StatusModel):
     stand_ins: list[StandIn] = Field(
         default_factory=list, max_length=MAX_REPLICAS, description="Ranks whose pods were spares."
     )
-    spares: SpareStatus | None = Field(None, description="Absent without recovery.spares.")
+    spares: SpareStatus | None = Field(
+        None,
+        description="Pods that wait for a rank: of recovery.spares, and those that an elastic gang "
+        "is short of. Absent where none are wanted.",
+    )
+    elastic: ElasticStatus | None = Field(None, description="Absent without spec.elastic.")
     older_writers: list[int] = Field(
         default_factory=list,
         description=(

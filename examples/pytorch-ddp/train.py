@@ -6,7 +6,8 @@ Run it alone, under torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_P
     torchrun --nproc-per-node 2 train.py --out checkpoints --resume checkpoints/step_0000100.pt
 
 Training is deterministic: the same seed and number of processes give the same weights, whether or
-not the run was interrupted and resumed.
+not the run was interrupted and resumed. With another number of processes it takes the same samples
+in the same steps, as long as processes x batch x accumulation stays what it was.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import hashlib
 import json
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -51,13 +53,14 @@ def make_dataset(samples, seed):
     return (start + stride * torch.arange(LENGTH + 1)) % VOCABULARY
 
 
-def batch_indices(step, *, samples, batch, rank, world, seed):
-    """The samples of this rank's batch: each epoch has its own order, the same on every rank."""
-    per_epoch = samples // (batch * world)
-    epoch, position = divmod(step, per_epoch)
+def batch_indices(step, *, samples, batch, rank, world, seed, accumulation=1):
+    """The samples of this rank's batches, a row each. Each epoch has its own order, the same on
+    every rank, and a step takes the next ones of it however many ranks share them."""
+    whole = batch * world * accumulation
+    epoch, position = divmod(step, samples // whole)
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed + epoch))
-    first = (position * world + rank) * batch
-    return epoch, order[first : first + batch]
+    taken = order[position * whole : (position + 1) * whole]
+    return epoch, taken.reshape(accumulation, world, batch)[:, rank]
 
 
 def save(path, *, model, optimizer, scheduler, step, epoch, loss, rank, world):
@@ -82,8 +85,14 @@ def load(path, *, model, optimizer, scheduler, rank):
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
-    torch.set_rng_state(state["rng"][rank])
+    if rank < len(state["rng"]):  # there may be more ranks than saved it
+        torch.set_rng_state(state["rng"][rank])
     return state["step"]
+
+
+def loss_of(model, tokens):
+    logits = model(tokens[:, :-1])
+    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def weights_hash(model):
@@ -119,6 +128,7 @@ def parse_arguments():
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--step-seconds", type=float, default=0, help="slow every step down")
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--accumulation", type=int, default=1, help="batches of a rank in a step")
     parser.add_argument("--samples", type=int, default=512)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--layers", type=int, default=2)
@@ -153,17 +163,27 @@ def main():
         step = load(args.resume, model=model, optimizer=optimizer, scheduler=scheduler, rank=rank)
         print(f"resumed from {args.resume} at step {step}", flush=True)
     parallel = DistributedDataParallel(model)
+    print(f"rank {rank} of {world} takes {args.accumulation} batches of {args.batch}", flush=True)
 
     saved_at = time.monotonic()
     while step < args.steps:
-        epoch, chosen = batch_indices(
-            step, samples=args.samples, batch=args.batch, rank=rank, world=world, seed=args.seed
+        epoch, batches = batch_indices(
+            step,
+            samples=args.samples,
+            batch=args.batch,
+            rank=rank,
+            world=world,
+            seed=args.seed,
+            accumulation=args.accumulation,
         )
-        tokens = data[chosen].to(device)
-        logits = parallel(tokens[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss = torch.zeros((), device=device)
+        for number, chosen in enumerate(batches, start=1):
+            # Gradients are exchanged once a step, with the last batch.
+            with nullcontext() if number == args.accumulation else parallel.no_sync():
+                part = loss_of(parallel, data[chosen].to(device)) / args.accumulation
+                part.backward()
+            loss += part.detach()
         optimizer.step()
         scheduler.step()
         step += 1

@@ -85,6 +85,21 @@ def ruled(*rules: dict[str, Any]) -> dict[str, Any]:
     return job(recovery={"failureRules": list(rules)})
 
 
+def elastic(*, replicas: int = 4, least: int = 2, **fields: Any) -> dict[str, Any]:
+    """A job of that size with spec.elastic."""
+    return job(replicas=replicas, elastic={"minReplicas": least} | fields)
+
+
+def patient(seconds: int, *, timeout: int | None = None) -> dict[str, Any]:
+    """An elastic job that waits so long, with that placement time-out."""
+    limit = {} if timeout is None else {"placementTimeoutSeconds": timeout}
+    return overlaid(elastic(scaleDownAfterSeconds=seconds), {"spec": {"recovery": limit}})
+
+
+def queued(gang: str, **fields: Any) -> dict[str, Any]:
+    return job(scheduling={"gang": gang, **({"queue": "q"} if gang == "kueue" else {})}, **fields)
+
+
 CASES = {
     "name-length": Case(
         "Choose a shorter name; set checkpoint.runID",
@@ -455,5 +470,43 @@ CASES = {
             job(template={"metadata": {"labels": {contract.LABEL_RANK: "0"}}}),
             job(template={"metadata": {"annotations": {contract.ANNOTATION_DIRECTIVE: "{}"}}}),
         ],
+    ),
+    "elastic-batch": Case(
+        "set both, or neither",
+        takes=[elastic(), elastic(globalBatch=48, microBatch=4)],
+        refuses=[elastic(globalBatch=48), elastic(microBatch=4)],
+    ),
+    "elastic-learning-rate": Case(
+        "remove elastic.learningRate, or globalBatch and microBatch",
+        takes=[
+            elastic(learningRate="Linear"),
+            elastic(globalBatch=48, microBatch=4, learningRate="None"),
+        ],
+        refuses=[elastic(globalBatch=48, microBatch=4, learningRate="Sqrt")],
+    ),
+    "elastic-allowed": Case(
+        "lists a size below elastic.minReplicas",
+        takes=[elastic(allowedReplicas=[2, 4])],
+        refuses=[elastic(allowedReplicas=[1, 2])],
+    ),
+    "elastic-min": Case(
+        "elastic.minReplicas must be below replicas",
+        takes=[elastic(replicas=2, least=1), elastic(replicas=4, least=3)],
+        refuses=[elastic(replicas=2, least=2), elastic(replicas=2, least=3)],
+    ),
+    "elastic-most": Case(
+        "lists a size above replicas",
+        takes=[elastic(allowedReplicas=[3])],
+        refuses=[elastic(allowedReplicas=[3, 5])],
+    ),
+    "elastic-gang": Case(
+        "remove elastic, or set scheduling.gang to none",
+        takes=[overlaid(elastic(), queued("none")), queued("kueue")],
+        refuses=[overlaid(elastic(), queued("kueue")), overlaid(elastic(), queued("volcano"))],
+    ),
+    "elastic-patience": Case(
+        "must be below recovery.placementTimeoutSeconds",
+        takes=[patient(599), patient(600, timeout=700), elastic()],
+        refuses=[patient(600), patient(120, timeout=60)],
     ),
 }

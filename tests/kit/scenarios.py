@@ -29,7 +29,8 @@ class Scenario:
 
     def run(self, *, gate: Callable[[str], None] | None = None) -> Operator:
         """Plays the story from the start; `gate` may kill the operator before any write."""
-        spec = JobSpec(replicas=2, run_id="ns/gpt", template_hash="h1", **self.spec)
+        fields = {"replicas": 2, "run_id": "ns/gpt", "template_hash": "h1", **self.spec}
+        spec = JobSpec(**fields)
         world = World(spec=spec, **self.world)
         if gate is not None:
             world.gate = gate

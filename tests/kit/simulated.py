@@ -105,6 +105,7 @@ class World:
     now: float = 1000.0
     total_steps: int = 1_000_000
     save_every: int = 4
+    layout: str | None = None  # of the saves
     chunk_steps: int | None = None  # a trainer makes so many steps and ends with 0
     lasting_ranks: frozenset[int] = frozenset()  # their trainers never end by themselves
     victims_exit_after: float | None = 5.0
@@ -268,6 +269,7 @@ class World:
                 name=s.name,
                 step=s.step,
                 durable=True,
+                layout=self.layout,
                 invalid="CheckpointCorrupt" if s.name in self.store.invalid else None,
                 needs=[0],
                 written_at=s.written_at,
@@ -277,7 +279,11 @@ class World:
         for name in pod.pinned:
             if name not in known:
                 step = int(name.rsplit("-s", 1)[1])
-                result.append(wire.Candidate(name=name, step=step, durable=False, needs=[0]))
+                result.append(
+                    wire.Candidate(
+                        name=name, step=step, durable=False, needs=[0], layout=self.layout
+                    )
+                )
         return sorted(result, key=lambda c: (c.step or 0, c.name), reverse=True)
 
     def _listen(self, pod: Pod) -> None:

@@ -36,17 +36,34 @@ def check_start(world: World, pod: Pod, directive: wire.Directive) -> None:
         restored = {
             p.rank for p in world.pods.values() if p.restored.get(directive.attempt) == name
         }
-        gone = set(range(world.spec.replicas)) - restored
-        current = {r for r in range(world.spec.replicas) if _has_live_pod(world, r)}
+        ranks = set(range(directive.world_size))
+        gone = ranks - restored
+        current = {r for r in ranks if _has_live_pod(world, r)}
         if gone & current:
             raise LawBroken(f"{pod.name} starts before ranks {gone & current} restored {name}")
     if pod.restored.get(directive.attempt) != name:
         raise LawBroken(f"{pod.name} starts without having restored {name}")
     if resume.scratch and world.store.saves and not world.allow_scratch:
         raise LawBroken("step 0 although a save was durable")
+    check_size(world, directive)
     state = world.state
     if state.attempt == directive.attempt and not state.is_started:
         raise LawBroken("a trainer starts before the start was recorded")
+
+
+def check_size(world: World, directive: wire.Directive) -> None:
+    """A trainer is told the recorded size of its gang, and a step takes the same samples at any."""
+    wish, said = world.spec.elastic, directive.batches
+    if wish is None:
+        if directive.world_size != world.spec.replicas:
+            raise LawBroken(f"{directive.world_size} pods train and {world.spec.replicas} should")
+        return
+    if directive.world_size not in wish.sizes or said is None:
+        raise LawBroken(f"{directive.world_size} pods train, which is no allowed size")
+    if wish.batch is not None:
+        at_once = directive.world_size * wish.batch.procs * wish.batch.micro
+        if (said.accumulation or 0) * at_once != wish.batch.whole:
+            raise LawBroken(f"a step of {directive.world_size} pods takes other samples: {said}")
 
 
 def own_name(world: World, rank: int) -> str:

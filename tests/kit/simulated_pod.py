@@ -38,6 +38,7 @@ class Trainer:
     attempt: int
     step: int
     started_at: float
+    world: int  # pods of its gang
     began_at: int = 0  # the step that it resumed from
     tail: list[str] = field(default_factory=list)  # its last words
     state: TrainerState = TrainerState.RUNNING
@@ -124,6 +125,7 @@ class Pod:
     pinned: list[str] = field(default_factory=list)
     problem: wire.Problem | None = None
     trainer: Trainer | None = None
+    fetched: str | None = None  # by a spare, ahead
     pending: list[Save] = field(default_factory=list)
     last_contact: float | None = None
     lost_at: float | None = None
@@ -173,6 +175,7 @@ class Pod:
                 self.change()
         if not self.sidecar_up:
             return
+        self._fetch_ahead(world)
         self._take_directive(world)
         self._advance(world)
         simulated_store_mode.advance(self, world)
@@ -298,11 +301,23 @@ class Pod:
         assert resume is not None
         step = 0 if resume.scratch else (resume.step or 0)
         world.check_start(self, directive)
-        self.trainer = Trainer(directive.attempt, step, world.now, began_at=step)
+        self.trainer = Trainer(
+            directive.attempt, step, world.now, world=directive.world_size, began_at=step
+        )
         self.machine = SidecarPhase.TRAINING
         if directive.fast and self.rank == 0 and world.store.reachable:
             world.store.fence += 1
             self.fence = world.store.fence
+
+    def _standby(self) -> wire.StandbyView:
+        return wire.StandbyView(spare=self.spare or 0, name=self.fetched)
+
+    def _fetch_ahead(self, world: World) -> None:
+        """The first save that it finds; a newer one is no news in these stories."""
+        newest = world.store.newest() if world.store.reachable and self.waits else None
+        if newest is not None and self.fetched is None:
+            self.fetched = newest.name
+            self.change()
 
     def _upload(self, world: World) -> None:
         for save in list(self.pending):
@@ -349,7 +364,7 @@ class Pod:
             terminating=self.deleting_since is not None,
             trainer=trainer.view() if trainer is not None else wire.TrainerView(),
             problem=self.problem,
-            standby=wire.StandbyView(spare=self.spare or 0) if self.waits else None,
+            standby=self._standby() if self.waits else None,
             fence=self.fence if mine else None,
             listed=self.listed if mine else None,
             candidates=world.candidates(self) if mine else [],

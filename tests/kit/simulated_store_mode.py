@@ -89,7 +89,7 @@ def advance(pod: Pod, world: World) -> None:
 
 
 def _all_said(records: dict[int, float], world: World, *, of: int | None = None) -> bool:
-    return len(records) == (of or world.spec.replicas) and all(
+    return len(records) == (of or len(world.state.placements)) and all(
         world.now >= at + RECORDS_SECONDS for at in records.values()
     )
 
@@ -101,7 +101,7 @@ def _choose(pod: Pod, world: World, directive: wire.Directive, agreed: Agreement
     chosen = rules.choose(
         rules.Facts(
             run=world.spec.run_id,
-            world_size=world.spec.replicas,
+            world_size=directive.world_size,
             candidates=world.candidates(pod),
             listed=True,
             pinned={p.rank: p.pinned for p in living},

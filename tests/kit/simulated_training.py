@@ -29,7 +29,8 @@ def train(world: World) -> None:
             and p.container_down_until is None
             and world.nodes[p.node or ""].alive
         ]
-        whole = len({p.rank for p in running}) == world.spec.replicas
+        sizes = {p.trainer.world for p in running if p.trainer is not None}
+        whole = len({p.rank for p in running}) in sizes
         if whole and simulated_silence.is_silent(running):
             simulated_silence.tell(world, running)
             continue

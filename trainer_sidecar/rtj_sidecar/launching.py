@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rtj_api import contract
 from rtj_api.rules.rendezvous import environment
-from rtj_api.wire import Directive, Go, Resume
+from rtj_api.wire import Batches, Directive, Go, Resume
 
 from rtj_sidecar.station import Station
 from rtj_sidecar.trainer.supervisor_link import write_whole
@@ -35,6 +35,7 @@ def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
     if directive.interval_seconds is not None:
         told[contract.ENV_CHECKPOINT_INTERVAL] = f"{directive.interval_seconds:g}"
         told[contract.ENV_CHECKPOINT_INTERVAL_FILE] = str(interval_file(at))
+    told |= _batches(directive.batches)
     arguments = [_expand(word, told) for word in config.resume_args] if resuming else []
     told[contract.ENV_RESUME_ARGS] = shlex.join(arguments)
     rendezvous = environment(
@@ -52,6 +53,17 @@ def go_message(at: Station, directive: Directive, resume: Resume | None) -> Go:
         env={**rendezvous, **told},
         extra_args=arguments,
     )
+
+
+def _batches(said: Batches | None) -> dict[str, str]:
+    """What an elastic gang's trainer needs so that a step takes the same samples at any size."""
+    if said is None:
+        return {}
+    told = {contract.ENV_LEARNING_RATE_SCALE: f"{said.learning_rate_scale:.9g}"}
+    if said.accumulation is not None and said.global_batch is not None:
+        told[contract.ENV_ACCUMULATION] = str(said.accumulation)
+        told[contract.ENV_GLOBAL_BATCH] = str(said.global_batch)
+    return told
 
 
 def interval_file(at: Station) -> Path:

@@ -155,6 +155,15 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         "`kubectl describe pod` lists what is missing. It is tried again by itself.",
         Charge.INFRASTRUCTURE,
     ),
+    Reason.SCALED_DOWN: ReasonText(
+        "A rank found no place for elastic.scaleDownAfterSeconds, so the gang goes on with fewer "
+        "pods. It grows again by itself when there is room.",
+        "Free or add capacity. See elastic.md; status.elastic has the size and the arithmetic.",
+        Charge.INFRASTRUCTURE,
+    ),
+    Reason.SCALED_UP: ReasonText(
+        "An elastic gang has room again and grew at a save.", _NOTHING, Charge.INTENT
+    ),
     Reason.PREPARE_FAILED: ReasonText(
         "A rank could not be made ready. No trainer had started.",
         "The message says what failed; it is tried again.",

@@ -94,6 +94,12 @@ HOLDS: Final[Mapping[Reason, ReasonText]] = {
         "The message names it. Make or bind the claim, free the node that holds the volume, or "
         "correct spec.template; it is tried again by itself.",
     ),
+    Reason.CANNOT_SCALE_DOWN: ReasonText(
+        "A rank of an elastic gang finds no place, and no smaller size is possible: too few have "
+        "one, the newest save fits one number of ranks only, or a save is on its way.",
+        "The message says which. Free or add capacity, lower elastic.minReplicas, or save in a "
+        "layout that can be split anew; see elastic.md.",
+    ),
     Reason.UNSCHEDULABLE: ReasonText(
         "No node can take a pod of this job.",
         "`kubectl describe pod` lists what is missing: capacity, a taint, a node selector, a "

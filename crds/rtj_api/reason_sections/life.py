@@ -72,6 +72,11 @@ LIFE: Final[Mapping[Reason, ReasonText]] = {
         "once the gang trains.",
         _NOTHING,
     ),
+    Reason.SCALING_UP: ReasonText(
+        "An elastic gang that is smaller than wanted has room again: the pods are there and ready, "
+        "and the next save is awaited, at which it grows.",
+        _NOTHING,
+    ),
     Reason.NODES_AVOIDED: ReasonText(
         "New pods keep off nodes where trainings failed of late, of whatever job.",
         "Have these nodes looked at; see nodes.md. spec.recovery.avoidNodes says how strictly they "

@@ -21,7 +21,7 @@ _WORDS: Mapping[str, str] = {
     "rng": "random state",
     "loader": "position in the data",
 }
-_RESHARDS: Mapping[str, bool] = {
+RESHARDS: Mapping[str, bool] = {
     "dcp": True,
     "orbax": True,
     "nemo": True,
@@ -70,7 +70,7 @@ def fitness(save: Candidate, *, world_size: int) -> Fitness:
 def _ranks(save: Candidate, world_size: int) -> list[str]:
     if save.world_size is None or save.world_size == world_size:
         return []
-    can = _RESHARDS.get(save.layout or "")
+    can = RESHARDS.get(save.layout or "")
     how = {
         True: "its tensors can be split anew, not so random state and position in the data",
         False: "this layout cannot be loaded by another number of ranks",

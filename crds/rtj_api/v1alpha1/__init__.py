@@ -16,6 +16,7 @@ from rtj_api.v1alpha1.checkpoint import (
     OnExistingRun,
     OnNoValid,
 )
+from rtj_api.v1alpha1.elastic import Elastic, GrowWhen
 from rtj_api.v1alpha1.failure_rules import FailureRule
 from rtj_api.v1alpha1.interval import Interval
 from rtj_api.v1alpha1.job import Framework, JobSpec
@@ -44,10 +45,12 @@ __all__ = [
     "BestMode",
     "CaBundle",
     "Checkpoint",
+    "Elastic",
     "FailureRule",
     "Framework",
     "GangScheduler",
     "GlobText",
+    "GrowWhen",
     "Hang",
     "ImagePullPolicy",
     "Interval",

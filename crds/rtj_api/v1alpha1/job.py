@@ -13,6 +13,7 @@ from rtj_api.api_base import Api
 from rtj_api.v1alpha1 import lifetime
 from rtj_api.v1alpha1.base import MAX_REPLICAS, PathText
 from rtj_api.v1alpha1.checkpoint import Checkpoint
+from rtj_api.v1alpha1.elastic import Elastic
 from rtj_api.v1alpha1.lifetime import DeadlineSeconds, LifeSeconds, ManagerText, Success
 from rtj_api.v1alpha1.recovery import Recovery, SuspendPolicy
 from rtj_api.v1alpha1.scheduling import Scheduling
@@ -36,6 +37,11 @@ class JobSpec(Api):
         le=MAX_REPLICAS,
         description="Pods of the gang; rank 0 to replicas-1. Cannot be changed.",
         json_schema_extra=v.rules(*v.REPLICAS),
+    )
+    elastic: Elastic | None = Field(
+        None,
+        description="Absent: the gang trains with all its pods or not at all.",
+        json_schema_extra=v.rules(*v.ELASTIC),
     )
     framework: Framework = Field(
         Framework.PYTORCH,

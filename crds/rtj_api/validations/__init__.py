@@ -24,6 +24,7 @@ from rtj_api.validations.checkpoint import (
     RUN_ID,
     TAKE_OVER,
 )
+from rtj_api.validations.elastic import ELASTIC, ELASTIC_OF_JOB
 from rtj_api.validations.every import ALL_RULES
 from rtj_api.validations.job import (
     BACKOFF,
@@ -46,6 +47,8 @@ __all__ = [
     "CA_BUNDLE",
     "CHECKPOINT",
     "CHECKPOINT_PATH",
+    "ELASTIC",
+    "ELASTIC_OF_JOB",
     "FAILURE_RULES",
     "INCLUDE",
     "INTERVAL",

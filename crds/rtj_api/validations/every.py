@@ -20,6 +20,7 @@ from rtj_api.validations.checkpoint import (
     RUN_ID,
     TAKE_OVER,
 )
+from rtj_api.validations.elastic import ELASTIC, ELASTIC_OF_JOB
 from rtj_api.validations.job import BACKOFF, FAILURE_RULES, JOB, MANAGED_BY, OUTPUTS, REPLICAS, SPEC
 from rtj_api.validations.pod import POD_SPEC, TEMPLATE_METADATA
 from rtj_api.validations.scheduling import SCHEDULING
@@ -50,6 +51,8 @@ ALL_RULES: Final = (
     *BACKOFF,
     *FAILURE_RULES,
     *SPEC,
+    *ELASTIC,
+    *ELASTIC_OF_JOB,
     *MANAGED_BY,
     *SCHEDULING,
     *POD_SPEC,

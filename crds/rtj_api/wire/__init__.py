@@ -7,6 +7,7 @@ Times are Unix seconds (float), sizes bytes. Must never do I/O.
 from rtj_api.wire.base import Wire
 from rtj_api.wire.directive import (
     SEQ,
+    Batches,
     Directive,
     KeepRules,
     Phase,
@@ -70,6 +71,7 @@ from rtj_api.wire.supervisor import (
 
 __all__ = [
     "SEQ",
+    "Batches",
     "CallView",
     "Candidate",
     "CheckpointView",

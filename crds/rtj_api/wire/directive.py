@@ -81,6 +81,14 @@ class Suspect(Wire):
     why: str = ""
 
 
+class Batches(Wire):
+    """The arithmetic of an elastic gang at the size of this attempt; see rules.elastic."""
+
+    accumulation: int | None = None
+    global_batch: int | None = None
+    learning_rate_scale: float = 1.0
+
+
 class Directive(Wire):
     """The annotation on a pod. Ignored by a sidecar unless jobUID and podUID are its own and
     (attempt, seq) is above the highest in its journal."""
@@ -107,6 +115,7 @@ class Directive(Wire):
     stop_step: int | None = None
     stop_reason: str | None = None  # why, a Reason
     stop_within: float | None = None  # seconds that the trainer of an ending pod may go on
+    batches: Batches | None = None  # GO: for the trainer of an elastic gang
     ending: str | None = None  # STOP: the job is over, "failed" or "released": its fence says so
     replaced: list[int] = Field(default_factory=list)  # PREPARE: ranks with a new, empty pod
     through_store: ThroughStore | None = None

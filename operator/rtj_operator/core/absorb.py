@@ -11,7 +11,7 @@ import math
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
 from rtj_api.wire import CheckpointView, LossState, Report, Verdict
 
-from rtj_operator.core import budget, queueing, resumption, steering, writers
+from rtj_operator.core import budget, queueing, resumption, sizes, steering, writers
 from rtj_operator.core.directives import HAS_RESTORED
 from rtj_operator.core.gang import Gang
 
@@ -74,6 +74,7 @@ def _next_checkpoint(gang: Gang) -> CheckpointStatus:
     if verdicts:
         # Rounded up to what JSON keeps, or the newest would be told again and again.
         update["last_verdict_time"] = math.ceil(verdicts[-1].at * 1e6) / 1e6 + 1e-6
+    update["fixed_size"] = sizes.fixed_size(gang)
     if reports:
         update["pending_saves"] = max(r.checkpoint.pending_saves for r in reports)
     losses = [
@@ -177,6 +178,7 @@ def absorbed(gang: Gang) -> Status:
     return status.model_copy(
         update={
             "checkpoint": checkpoint,
+            "elastic": sizes.with_proof(gang, checkpoint),
             "progress": _next_progress(gang),
             "current": current,
             "beginnings": steering.next_beginnings(gang, current),

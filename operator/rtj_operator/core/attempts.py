@@ -26,6 +26,7 @@ from rtj_operator.core import (
     ledger,
     node_marks,
     queueing,
+    sizes,
     spares,
     steering,
     writers,
@@ -50,6 +51,7 @@ class Cause:
     claim_over: str | None = None  # the job's name whose fence may be claimed over
     is_paced: bool = True  # waits a back-off; a hold that ends has waited already
     case: Case | None = None  # what was found out about the fault
+    size: int | None = None  # pods of the gang from now on, where that changes
 
 
 def lost_ranks(gang: Gang, faults: tuple[Fault, ...]) -> frozenset[int]:
@@ -136,11 +138,12 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
     """Records attempt N+1 with its cause, restart kind and back-off; its start comes later."""
     status, now = gang.status, gang.now
     number = status.attempt + 1
+    world = _next_size(gang, cause)
     lost = _without_pod(gang) if cause.only_missing else lost_ranks(gang, faults)
-    world = gang.spec.replicas
+    lost = frozenset({r for r in lost if r < world} | {*range(len(status.placements), world)})
     # A rank 0 that is made alone to commit what others hold must leave those where they are.
     is_over = not cause.only_missing and queueing.is_over(gang, lost, faults)
-    if cause.recreate or is_over or len(lost) >= world or len(status.placements) != world:
+    if cause.recreate or is_over or len(lost) >= world:
         kind, replaced = RestartKind.RECREATE, list(range(world))
     elif lost:
         kind, replaced = RestartKind.REPLACE, sorted(lost)
@@ -208,7 +211,12 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "current": current,
             "placements": placements,
             "stand_ins": [*kept, *taken],
-            "older_writers": writers.next_older_writers(gang, replaced),
+            "older_writers": writers.next_older_writers(
+                gang, [*replaced, *range(world, len(status.placements))]
+            ),
+            "elastic": sizes.next_elastic(
+                gang, size=world, reason=cause.reason, message=cause.message
+            ),
             "budgets": budgets,
             "hold": None,
             "pending_template": None,
@@ -216,6 +224,15 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
             "stop": None,
         }
     )
+
+
+def _next_size(gang: Gang, cause: Cause) -> int:
+    """Pods of the attempt that is being recorded. A gang that comes back from a suspension without
+    any pod begins whole."""
+    if cause.size is not None:
+        return cause.size
+    is_back = cause.reason == Reason.RESUMED_BY_USER and not any(m.pod for m in gang.members)
+    return gang.spec.replicas if is_back else sizes.size_of(gang.spec, gang.status)
 
 
 def _varied(gang: Gang, cause: Cause) -> str | None:

@@ -23,6 +23,7 @@ from rtj_operator.core import (
     probing,
     remedies,
     resumption,
+    shortage,
     slow_ranks,
     without_store,
     writers,
@@ -200,6 +201,7 @@ def _degradations(gang: Gang) -> list[tuple[str, str]]:
                     "and the pod",
                 )
             )
+    found += shortage.troubles(gang)
     found += hangs.troubles(gang)
     found += slow_ranks.troubles(gang)
     found += resumption.troubles(gang.status.checkpoint)

@@ -195,6 +195,7 @@ def desired_directive(gang: Gang, member: Member) -> wire.Directive | None:
         suspects=_suspects(gang, member, phase),
         interval_seconds=_interval(gang, member, phase),
         **_stop_words(gang, member, phase),
+        batches=_batches(gang) if phase == Phase.GO else None,
         forget_probes=stops_older
         and member.rank == 0
         and current is not None
@@ -229,6 +230,18 @@ def _interval(gang: Gang, member: Member, phase: Phase) -> float | None:
     if member.rank != 0 and said is not None and is_told:
         return said.interval_seconds
     return advice.published_seconds
+
+
+def _batches(gang: Gang) -> wire.Batches | None:
+    """As recorded with the attempt: a spec that changes meanwhile is no affair of its trainers."""
+    shown = gang.status.elastic
+    if shown is None:
+        return None
+    return wire.Batches(
+        accumulation=shown.gradient_accumulation,
+        global_batch=shown.global_batch,
+        learning_rate_scale=shown.learning_rate_scale,
+    )
 
 
 def _stop_words(gang: Gang, member: Member, phase: Phase) -> dict[str, Any]:

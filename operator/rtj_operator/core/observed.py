@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rtj_api import wire
 from rtj_api.reasons import Reason
+from rtj_api.rules.elastic import Elastic
 from rtj_api.rules.overrides import FailureRule
 from rtj_api.status import Status
 from rtj_api.v1alpha1 import Interval
@@ -73,6 +74,7 @@ class JobSpec:
     trainer_grace_seconds: float = 30.0  # terminationGracePeriodSeconds of the user's template
     drain_seconds: float = 300.0
     spares: int = 0  # recovery.spares
+    elastic: Elastic | None = None
     avoid_nodes: str = "Preferred"  # recovery.avoidNodes
     gang_scheduler: str = "none"  # scheduling.gang
     queue: str | None = None  # scheduling.queue

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtj_api import contract
+from rtj_api.rules.elastic import Elastic
 from rtj_api.v1alpha1 import JobSpec
 
-from rtj_operator.core import local_volume, mounts, ports, without_rank, without_store
+from rtj_operator.core import elastic_spec, local_volume, mounts, ports, without_rank, without_store
 from rtj_operator.core import template as tpl
 from rtj_operator.core.mounts import Sharing
 from rtj_operator.core.template import Manifest
@@ -75,8 +76,20 @@ def status_port(
     if not is_on_host(spec):
         return contract.PORT_STATUS
     place = rank if spare is None else spec.replicas + spare
-    places = spec.replicas + spec.recovery.spares
+    places = spec.replicas + elastic_spec.spare_slots(spec)
     return ports.status_port(owner.uid, place=place, made_in=made_in, places=places)
+
+
+def procs_of(spec: JobSpec, trainer: Mapping[str, Any]) -> int:
+    """Trainer processes of a pod."""
+    return spec.procs_per_replica or tpl.gpu_limit(trainer)
+
+
+def elastic(spec: JobSpec) -> Elastic | None:
+    """`spec.elastic` for decisions. Raises SpecRefused."""
+    pod = tpl.pod_spec(spec.template)
+    trainer = pod["containers"][tpl.trainer_index(pod)]
+    return elastic_spec.elastic_of(spec, procs=procs_of(spec, trainer))
 
 
 def is_on_host(spec: JobSpec) -> bool:
@@ -108,12 +121,14 @@ class Parts:
 
 
 def parts_of(spec: JobSpec, *, owner: Owner, made_in: int) -> Parts:
-    tpl.check_name(owner.name, replicas=spec.replicas, spares=spec.recovery.spares, made_in=made_in)
+    spares = elastic_spec.spare_slots(spec)
+    tpl.check_name(owner.name, replicas=spec.replicas, spares=spares, made_in=made_in)
     pod = tpl.pod_spec(spec.template)
     tpl.check_template(pod)
-    if spec.recovery.spares:
+    if spares:
         without_rank.check(pod)
     index = tpl.trainer_index(pod)
+    elastic(spec)
     checkpoint = mounts.checkpoint_mount(pod, path=spec.checkpoint.path)
     local_volume.check(spec.checkpoint.local, mount=checkpoint)
     store = spec.checkpoint.store
@@ -129,5 +144,5 @@ def parts_of(spec: JobSpec, *, owner: Owner, made_in: int) -> Parts:
             outputs=[p for p in spec.outputs if not tpl.is_within(p, spec.checkpoint.path)],
         ),
         source_mount=mounts.source_mount(pod, resume_from=spec.checkpoint.resume_from),
-        procs=spec.procs_per_replica or tpl.gpu_limit(pod["containers"][index]),
+        procs=procs_of(spec, pod["containers"][index]),
     )

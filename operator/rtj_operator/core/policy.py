@@ -27,6 +27,11 @@ class Policy:
     containers_made_seconds: float = 60.0  # then a pod without any container is shown as stuck
     create_retry_seconds: float = 15.0  # after the API server refused a pod
     spare_again_seconds: float = 60.0  # a spare that ended is not made anew sooner
+    # an elastic gang
+    grow_again_seconds: float = 60.0  # after a growth that failed, doubling with each in a row
+    grow_most_seconds: float = 3600.0  # no such wait is longer
+    grow_stop_seconds: float = 300.0  # a stop step for a growth must be reached in that time
+    fetch_ahead_seconds: float = 600.0  # a pod that waits for a rank may fetch for so long first
     # reports and nodes
     report_fresh_seconds: float = 10.0  # older than this, a report is no ground for a fast path
     contact_lost_seconds: float = 8.0  # no byte from a sidecar: its connection is dead

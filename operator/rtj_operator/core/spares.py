@@ -15,7 +15,7 @@ from rtj_api.reasons import Reason
 from rtj_api.status import SpareStatus, StandIn, Status
 from rtj_api.wire import StandbyView
 
-from rtj_operator.core import kept_off, pending, rejections
+from rtj_operator.core import kept_off, pending, rejections, sizes
 from rtj_operator.core.failures import finished_ranks
 from rtj_operator.core.gang import Gang, newest_report, spare_name
 from rtj_operator.core.leaving import notice_of
@@ -62,7 +62,7 @@ def why_not_ready(gang: Gang, pod: PodView) -> str | None:
 def taken(gang: Gang, ranks: Sequence[int], *, avoid: Collection[str]) -> tuple[StandIn, ...]:
     """Who takes which of the lost ranks. Those with the newest save at hand first; a rank for
     which none is left gets a new pod."""
-    if gang.through_store or not gang.spec.spares:
+    if gang.through_store:
         return ()
     newest = gang.status.checkpoint.last_durable_name
 
@@ -117,13 +117,13 @@ def unwanted(gang: Gang) -> tuple[PodView, ...]:
     if _are_for_nobody(gang) or _are_in_the_way(gang):
         return gang.spares
     known: set[int] = set()
-    gone = []
+    gone, wanted = [], sizes.spares_wanted(gang)
     for pod in gang.spares:
         report = newest_report(gang.observed, pod)
         has_played = report is not None and report.attempt > 0
         if (
             pod.spare is None
-            or pod.spare >= gang.spec.spares
+            or pod.spare >= wanted
             or pod.spare in known
             or has_played
             or _is_stale(gang, pod)
@@ -152,7 +152,8 @@ def _may_be_made(gang: Gang) -> bool:
 
 def creations(gang: Gang) -> list[Action]:
     """Spares that are not there yet."""
-    if not gang.spec.spares or not _may_be_made(gang):
+    wanted = sizes.spares_wanted(gang)
+    if not wanted or not _may_be_made(gang):
         return []
     there = {pod.spare for pod in gang.spares}
     names = {pod.name for pod in gang.observed.pods}
@@ -160,7 +161,7 @@ def creations(gang: Gang) -> list[Action]:
     lost = gang.status.current.avoid_nodes if gang.status.current is not None else []
     shunned = dict.fromkeys([*lost, *(a.node for a in kept_off.shunned(gang))])
     actions: list[Action] = []
-    for spare in range(gang.spec.spares):
+    for spare in range(wanted):
         name = spare_name(gang.job, spare=spare, made_in=gang.attempt)
         if spare in there or name in names:
             continue
@@ -179,7 +180,7 @@ def creations(gang: Gang) -> list[Action]:
 
 def shown(gang: Gang) -> SpareStatus | None:
     """For status: how many wait, and why not all that are wanted."""
-    wanted = gang.spec.spares
+    wanted = sizes.spares_wanted(gang)
     if not wanted or gang.status.is_terminal:
         return None
     found = {pod.name: why_not_ready(gang, pod) for pod in gang.spares}
@@ -193,7 +194,7 @@ def _why_fewer(gang: Gang, found: dict[str, str | None]) -> str:
     told = next((f"{name}: {why}" for name, why in found.items() if why is not None), None)
     if told is not None:
         return told
-    for spare in range(gang.spec.spares):
+    for spare in range(sizes.spares_wanted(gang)):
         refused = gang.observed.rejections.get(
             spare_name(gang.job, spare=spare, made_in=gang.attempt)
         )

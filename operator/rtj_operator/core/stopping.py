@@ -13,7 +13,7 @@ from rtj_api.rules import exits
 from rtj_api.rules.stopping import lead_seconds
 from rtj_api.status import MAX_MESSAGE, PlannedStop, Status
 
-from rtj_operator.core import attempts, failures, judges, successes
+from rtj_operator.core import attempts, failures, growth, judges, successes
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.conditions import is_training
 from rtj_operator.core.converge import directive_patches
@@ -32,6 +32,7 @@ from rtj_operator.core.stop_planning import is_decided, note_of, planned_for
 
 HEAR_SHARE = 0.75  # of the time to tell all, in which ending pods have to say that they heard it
 MISSED = "Missed"
+_CAUSES = {Reason.SUSPENDING: Reason.RESUMED_BY_USER}  # of the attempt after such a stop
 
 
 def stop(gang: Gang) -> Plan | None:
@@ -219,9 +220,9 @@ def _missed(gang: Gang, planned: PlannedStop, why: str) -> Plan:
 def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Plan:
     """The next attempt: ranks that leave get new pods, the others go on in theirs."""
     faults = _losses(gang, planned)
-    cause = Reason(planned.cause)
-    if cause == Reason.SUSPENDING:
-        cause = Reason.RESUMED_BY_USER
+    size = growth.after_stop(gang, planned.cause) if not faults else None
+    cause = Reason(planned.cause) if size is None else Reason.SCALED_UP
+    cause = _CAUSES.get(cause, cause)
     text = missed or _reached(gang, planned)
     why = f"{faults[0].message}; {text}" if faults else f"{text}, and nothing stands against it"
     status: Status = attempts.next_attempt(
@@ -232,6 +233,7 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
             message=why,
             fault=faults[0] if faults else None,
             is_paced=False,
+            size=size,
         ),
         faults,
     ).model_copy(update={"left_nodes": next_left_nodes(gang, [f.rank for f in faults])})

@@ -1,4 +1,5 @@
 """What a template may not ask for beside spares: a spare's containers run before it has a rank.
+An elastic gang grows by such pods, too.
 
 Whatever the kubelet works out once, at a container's start, from the label that bears the rank
 would be wrong in a spare for as long as it lives. Pure.
@@ -26,7 +27,7 @@ def check(pod: Mapping[str, Any]) -> None:
                 Reason.INVALID_SPEC,
                 f"{where} is made from {path}, which a spare does not have when its containers "
                 f"start. Let the trainer read {contract.ENV_RANK} in its place, which it is "
-                "started with, or set spec.recovery.spares to 0.",
+                "started with, or set spec.recovery.spares to 0 and remove spec.elastic.",
             )
 
 

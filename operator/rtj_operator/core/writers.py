@@ -141,6 +141,8 @@ def awaited(gang: Gang) -> str | None:
     if not gang.spec.fenced_directory or not gang.members:
         return None
     for writer in older_writers(gang):
+        if not gang.spec.shared_directory and writer.rank >= len(gang.members):
+            continue  # nobody of a smaller gang has its directory
         fence = _fence_of(gang, writer.rank)
         if not (fence.settled if fence is not None else _cannot_fence(gang, writer.rank)):
             return f"pod {writer.name} (rank {writer.rank})"

@@ -132,6 +132,7 @@ def _job_spec(raw: Raw) -> tuple[JobSpec | None, SpecProblem | None]:
         trainer_grace_seconds=pod_facts.trainer_grace_seconds(spec),
         drain_seconds=spec.sidecar.drain_seconds,
         spares=spec.recovery.spares,
+        elastic=pod_facts.elastic(spec),
         avoid_nodes=spec.recovery.avoid_nodes,
         gang_scheduler=spec.scheduling.gang,
         queue=spec.scheduling.queue,

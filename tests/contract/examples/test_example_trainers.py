@@ -7,6 +7,7 @@ Hugging Face Trainer resumes from a whole directory and crashes on a half-writte
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -39,13 +40,13 @@ def free_port() -> int:
 
 
 class Gang:
-    """Two ranks of the DDP script, as torchrun would start them."""
+    """Ranks of the DDP script, as torchrun would start them."""
 
-    def __init__(self, python: str, out: Path, *arguments: str, logs: Path) -> None:
-        base = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    def __init__(self, python: str, out: Path, *arguments: str, logs: Path, world: int = 2) -> None:
+        base = {**os.environ, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1"}
         base["MASTER_PORT"] = str(free_port())
         command = [python, str(DDP), "--out", str(out), "--steps", "24", "--save-every", "4"]
-        self.logs = [logs / f"rank{rank}.log" for rank in range(2)]
+        self.logs = [logs / f"rank{rank}.log" for rank in range(world)]
         self.ranks = []
         for rank, log in enumerate(self.logs):
             with log.open("w") as output:
@@ -117,6 +118,69 @@ def test_ddp_saves_as_often_as_it_is_told_and_all_ranks_at_the_same_steps(
     gang = Gang(python, tmp_path / "out", "--interval-file", str(told), logs=tmp_path)
     assert gang.codes() == [0, 0], gang.text(0) + gang.text(1)
     assert len(list((tmp_path / "out").glob("step_*.pt"))) == saves
+
+
+_TAKEN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import train
+for step in (0, 7, 39, 40):
+    for world, batch, accumulation in ((3, 2, 2), (2, 2, 3), (1, 2, 6), (3, 2, 1)):
+        taken = [
+            int(sample)
+            for rank in range(world)
+            for sample in train.batch_indices(
+                step, samples=480, batch=batch, rank=rank, world=world, seed=1,
+                accumulation=accumulation,
+            )[1].flatten()
+        ]
+        print(step, world, accumulation, *sorted(taken), sep=",")
+"""
+
+
+def test_a_step_takes_the_same_samples_however_many_ranks_share_them(python: str) -> None:
+    done = _run([python, "-c", _TAKEN, str(DDP.parent)])
+    assert done.returncode == 0, done.stderr
+    rows = [tuple(map(int, line.split(","))) for line in done.stdout.splitlines()]
+    for step in (0, 7, 39, 40):
+        taken = {row[1:3]: row[3:] for row in rows if row[0] == step}
+        kept = [taken[size] for size in ((3, 2), (2, 3), (1, 6))]
+        assert kept[0] == kept[1] == kept[2]
+        assert len(set(kept[0])) == 12
+        # Without accumulation a step is another position in the data.
+        assert taken[3, 1] != kept[0]
+    first, later = (next(r[3:] for r in rows if r[:2] == (step, 3)) for step in (0, 7))
+    assert not set(first) & set(later), "one epoch takes a sample once"
+
+
+def test_a_save_of_three_ranks_goes_on_with_two_and_with_three_again(
+    python: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    small = ("--batch", "2", "--samples", "480", "--accumulation")
+
+    def run(world: int, *arguments: str) -> str:
+        gang = Gang(python, out, *small, *arguments, logs=tmp_path, world=world)
+        assert gang.codes() == [0] * world, gang.text(0)
+        return gang.text(0)
+
+    losses = _losses(run(3, "2", "--steps", "40"))
+    newest = ("--resume", str(out / "step_0000040.pt"))
+    less = run(2, "3", "--steps", "80", *newest)
+    assert "rank 0 of 2 takes 3 batches of 2" in less
+    newest = ("--resume", str(out / "step_0000080.pt"))
+    losses |= _losses(less) | _losses(run(3, "2", "--steps", "100", *newest))
+    assert sorted(losses) == list(range(1, 101))
+    begun = sum(losses[step] for step in range(1, 11)) / 10
+    for first in (41, 81):
+        before = sum(losses[step] for step in range(first - 10, first)) / 10
+        after = sum(losses[step] for step in range(first, first + 10)) / 10
+        assert after < (before + begun) / 2, f"it began anew at step {first}"
+
+
+def _losses(text: str) -> dict[int, float]:
+    found = re.findall(r"^step (\d+)/\d+ epoch \d+ loss ([\d.]+)$", text, re.M)
+    return {int(step): float(loss) for step, loss in found}
 
 
 def test_one_step_less_ends_with_other_weights(python: str, tmp_path: Path) -> None:

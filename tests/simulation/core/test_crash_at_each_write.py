@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from kit.scenarios import SCENARIOS
 from kit.scenarios_of_leaving import LEAVINGS
+from kit.scenarios_of_scaling import SCALINGS
 from kit.scenarios_of_spares import SPARES
 from kit.scenarios_of_trouble import TROUBLES
 from kit.simulated import Crash
 from kit.simulated_operator import Operator
 
-STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES}
+STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES, **SCALINGS}
 # Stories whose end depends on how many fixed looks fit into a fixed time.
 LOOSE = {"store_down_at_restart", "none_valid_then_allowed"}
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from kit.scenarios import SCENARIOS
 from kit.scenarios_of_leaving import LEAVINGS
+from kit.scenarios_of_scaling import SCALINGS
 from kit.scenarios_of_spares import SPARES
 from kit.scenarios_of_trouble import TROUBLES
 
-STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES}
+STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES, **SCALINGS}
 GOLDEN = Path(__file__).parent / "golden"
 
 

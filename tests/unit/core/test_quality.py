@@ -71,4 +71,4 @@ def test_another_number_of_ranks(layout: str) -> None:
 
 
 def test_the_table_speaks_of_layouts_that_there_are() -> None:
-    assert set(quality._RESHARDS) <= {name.value for name in LayoutName}
+    assert set(quality.RESHARDS) <= {name.value for name in LayoutName}

@@ -171,11 +171,13 @@ def test_a_spare_whose_node_was_given_notice_is_left_alone() -> None:
 def test_the_spare_with_the_newest_save_goes_first() -> None:
     observed = seen(spares=2)
     newest = observed.job.status.checkpoint.last_durable_name if observed.job else None
-    second = next(p for p in observed.pods if p.spare == 1)
-    view = observed.reports[second.uid]
-    assert view.report is not None
-    told = view.report.model_copy(update={"standby": StandbyView(spare=1, name=newest)})
-    reports = {**observed.reports, second.uid: replace(view, report=told)}
+    reports = dict(observed.reports)
+    for pod in (p for p in observed.pods if p.spare is not None):
+        view = reports[pod.uid]
+        assert view.report is not None
+        has = StandbyView(spare=pod.spare or 0, name=newest if pod.spare == 1 else None)
+        told = view.report.model_copy(update={"standby": has})
+        reports[pod.uid] = replace(view, report=told)
     status = status_of(decide(replace(lost(observed), reports=reports)))
     assert [(s.rank, s.spare) for s in status.stand_ins] == [(1, 1)]
 
