@@ -60,7 +60,7 @@ class Gathering:
 
     def _log(self, pod: Raw) -> str:
         words = ("logs", str(pod["metadata"]["name"]), f"--tail={LOG_LINES}")
-        return self.cluster.text(*words, namespace=str(pod["metadata"]["namespace"]))
+        return self.cluster.text(*words, namespace=pod["metadata"].get("namespace"))
 
     def decisions(self, namespace: str | None) -> list[Decision]:
         logs = self.operator_logs(namespace)

@@ -12,9 +12,23 @@ from rtj_cli.telling import Output
 NAMED = f"{contract.SINGULAR}.{contract.GROUP}"
 """How kubectl writes the kind before a name."""
 
+
+def jobs_there(incomplete: str) -> list[str]:
+    """Names for the shell's completion; none where the cluster does not answer."""
+    from rtj_cli.cluster import JOBS, Cluster, ClusterProblem
+
+    namespace, slash, begin = incomplete.rpartition("/")
+    try:
+        found = Cluster().items(JOBS, namespace=namespace or None)
+    except ClusterProblem:
+        return []
+    names = (str(raw["metadata"]["name"]) for raw in found)
+    return [f"{namespace}{slash}{name}" for name in names if name.startswith(begin)]
+
+
 Job = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="Its name, or `namespace/name`."),
+    typer.Argument(metavar="JOB", help="Its name, or `namespace/name`.", autocompletion=jobs_there),
 ]
 Target = Annotated[
     str,

@@ -9,8 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rtj_api.version import RELEASE
+
 from rtj_cli.cluster import Cluster, ClusterProblem, Raw
 from rtj_cli.jobs import Seen, UnreadableJob, seen
+from rtj_cli.skew import of_sidecars, warning
 from rtj_cli.telling import Code, fail, say
 
 
@@ -35,7 +38,12 @@ def look(cluster: Cluster, name: str) -> Seen:
 def pods_of(cluster: Cluster, job: Seen) -> list[Raw]:
     """None where they may not be read: said, and the command goes on with less."""
     try:
-        return cluster.pods(job=job.name, namespace=job.namespace)
+        pods = cluster.pods(job=job.name, namespace=job.namespace)
+        version = of_sidecars(pods)
+        told = None if version is None else warning(RELEASE, {"the operator's sidecar": version})
+        if told is not None:
+            say(told, style="yellow")
+        return pods
     except ClusterProblem as problem:
         if not problem.is_forbidden:
             raise
