@@ -18,7 +18,7 @@ from rtj_sidecar.arrivals import learn_hash
 from rtj_sidecar.fates import Fates, newest_durable
 from rtj_sidecar.localsave import LocalSave
 from rtj_sidecar.messages import OpenShip, Ships
-from rtj_sidecar.runs.records import PartRecord, SaveFacts, ShipRecord
+from rtj_sidecar.runs.records import SAW_NO_FILES, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
@@ -163,9 +163,10 @@ class Uploading:
             return
         local = self.match(ship)
         if local is None:
-            why = "this rank saw no files of it"
             made_in = at.site.config.made_in
-            await self._send(record, None, run.answer_none, record, why=why, made_in=made_in)
+            await self._send(
+                record, None, run.answer_none, record, why=SAW_NO_FILES, made_in=made_in
+            )
             return
         local = await self._fates.bear(local, record)
         if not await at.on_disk(at.directory.is_intact, local):

@@ -20,6 +20,8 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.runs.commit import Committed, Dropped, Waiting
 from rtj_sidecar.runs.fetch import Fetched
 from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.records import SAW_NO_FILES
+from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.stores.base import SourceChanged, Store, StoreProblem
 
@@ -196,3 +198,35 @@ def test_what_was_answered_is_not_sent_again(ranks: Ranks, store: Store) -> None
     assert ranks(0).run.moving.upload_part(ship, files=files, save=facts(11)) == part
     assert zero.run.answer_none(ship, why="too late") == part
     assert written == []
+
+
+@pytest.mark.parametrize(
+    ("why", "later", "is_durable"),
+    [
+        (SAW_NO_FILES, False, True),
+        (SAW_NO_FILES, True, False),  # a pod of the next attempt may have said it
+        ("its pinned files were overwritten in place", False, False),
+    ],
+)
+def test_a_none_of_the_version_before_counts_under_the_fence_of_its_own_attempt(
+    ranks: Ranks, why: str, later: bool, is_durable: bool
+) -> None:
+    """It does not tell which attempt its pod was made in."""
+    zero, one = ranks(0), ranks(1)
+    fence = claimed(zero, 1, parent=SCRATCH)
+    save = facts(10)
+    answer = zero.run.name_ship(
+        fence=fence,
+        n=1,
+        save=save,
+        seen={0: ["a"]},
+        world_size=2,
+        parent=SCRATCH,
+        made_in=1,
+        asked=[1],
+    )
+    assert isinstance(answer, Named)
+    zero.run.moving.upload_part(answer.ship, files=zero.save("s", {"a": b"0"}), save=save)
+    one.run.answer_none(answer.ship, why=why)
+    holds = claimed(zero, 2) if later else fence
+    assert isinstance(zero.run.try_commit(answer.ship, fence=holds), Committed) is is_durable

@@ -148,7 +148,8 @@ def commit(
             Reason.CHECKPOINT_TORN,
             f"{ship.name}: all ranks have answered and the set is not complete: {gate.detail}",
         )
-    if (heard := _not_heard(ship, parts, gone)) is not None:
+    is_of_fence = ship.fence == fence and own_fence.attempt == ship.made_in
+    if (heard := _not_heard(ship, parts, gone, is_of_fence=is_of_fence)) is not None:
         if isinstance(heard, Waiting):
             return heard
         return _drop(context, save, fence, Reason.CHECKPOINT_TORN, f"{ship.name}: {heard}")
@@ -194,13 +195,18 @@ def commit(
 
 
 def _not_heard(
-    ship: ShipRecord, parts: Mapping[int, PartRecord], gone: Collection[int]
+    ship: ShipRecord,
+    parts: Mapping[int, PartRecord],
+    gone: Collection[int],
+    *,
+    is_of_fence: bool,
 ) -> Waiting | str | None:
     """Who was silent when it got its name, and has not answered; or why nobody ever will. None
     where all have. What a layout finds whole may be one rank's share, so each word counts."""
     for rank in ship.asked:
         part = parts.get(rank)
-        lost = rank in gone if part is None else not (part.files or ship.believes_none(part))
+        says_none = part is not None and ship.believes_none(part, is_of_fence=is_of_fence)
+        lost = rank in gone if part is None else not (part.files or says_none)
         if lost:
             return (
                 f"rank {rank} had not said what it has of this save when its pod was lost, and "

@@ -61,6 +61,10 @@ class Outcome(StrEnum):
     RELEASED = "released"  # the job ended otherwise: another job may go on
 
 
+SAW_NO_FILES = "this rank saw no files of it"
+"""`whyNone` of a rank that never had any, and of no other; also as older sidecars wrote it."""
+
+
 class FenceRecord(Wire):
     """`fences/<8 digits>.json`: one attempt's right to publish. Created if absent; its owner adds
     `parent` before the go and `outcome` at the end, each by If-Match; `choice` and `go_at` only
@@ -158,11 +162,16 @@ class ShipRecord(Wire):
     named_at: float
     reserved: str | None = None  # no ship: an import, of that sidecar or command, has the number
 
-    def believes_none(self, part: PartRecord) -> bool:
+    def believes_none(self, part: PartRecord, *, is_of_fence: bool = False) -> bool:
         """Whether a rank that answers "none" has none. Of one that was asked only the pod that
-        was there then can say so: a share that died with it is known to no other."""
-        if part.rank not in self.asked or part.made_in is None or self.made_in is None:
-            return part.rank not in self.asked
+        was there then can say so: a share that died with it is known to no other.
+
+        The sidecar of the version before tells no `made_in`. Under the fence of the attempt that
+        made the save (`is_of_fence`) no later pod can have said it."""
+        if part.rank not in self.asked:
+            return True
+        if part.made_in is None or self.made_in is None:
+            return is_of_fence and part.why_none == SAW_NO_FILES
         return part.made_in <= self.made_in
 
 
