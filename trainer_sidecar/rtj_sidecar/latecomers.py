@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.naming import Group
 from rtj_sidecar.runs.records import SaveFacts
-from rtj_sidecar.unfinished import is_one_save
+from rtj_sidecar.unfinished import is_one_save, nearest
 
 KEPT = 64
 
@@ -25,7 +25,8 @@ class Known:
     share of it.
 
     `was_guess`: nothing was known then of which ranks write. `first_at`: monotonic, of its first
-    word; None where only the record tells of it."""
+    word, `seen_at`: when it was seen finished (Unix seconds); None where only the record tells of
+    it."""
 
     name: str | None
     attempt: int
@@ -33,6 +34,7 @@ class Known:
     ranks: frozenset[int]
     was_guess: bool
     first_at: float | None = None
+    seen_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Late:
 def known_of(group: Group, *, name: str | None, was_guess: bool) -> Known:
     lead = group.lead
     ranks = frozenset(group.by_rank)
-    return Known(name, lead.attempt, lead.facts, ranks, was_guess, group.first_at)
+    seen_at = min(heard.save.seen_at for heard in group.by_rank.values())
+    return Known(name, lead.attempt, lead.facts, ranks, was_guess, group.first_at, seen_at)
 
 
 class Latecomers:
@@ -79,10 +82,13 @@ class Latecomers:
     def hear(self, rank: int, save: SeenSave, *, attempt: int) -> Late | None:
         """Whether what a rank tells of for the first time is a share that came too late. In a later
         `attempt` than its own that says nothing of how long this gang's shares take."""
-        for one in reversed(self._known):
-            if rank in one.ranks or one.attempt != save.attempt:
-                continue
-            if not is_one_save(one.facts, save.facts):
+        alike = [
+            one
+            for one in reversed(self._known)
+            if one.attempt == save.attempt and is_one_save(one.facts, save.facts)
+        ]
+        for one in alike if save.facts.step is not None else _at_that_time(alike, save):
+            if rank in one.ranks:
                 continue
             # Later on, files of the same step elsewhere may well be another save.
             if not one.was_guess and one.facts.root_key != save.facts.root_key:
@@ -92,3 +98,13 @@ class Latecomers:
                 self.longest = max(self.longest, seconds or 0.0)
             return Late(one.name, rank, seconds, save.fingerprint)
         return None
+
+
+def _at_that_time(alike: Sequence[Known], save: SeenSave) -> list[Known]:
+    """Of saves under one name that tell no step: the one that this may be a share of. A rank that
+    saves less often than the others writes the same name later, and spoils none of theirs."""
+    seen = {at: one.seen_at for at, one in enumerate(alike) if one.seen_at is not None}
+    if not seen:
+        return list(alike)
+    at = nearest(save.seen_at, seen, among=list(seen.values()))
+    return [] if at is None else [alike[at]]

@@ -14,7 +14,7 @@ from itertools import takewhile
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.runs.labels import labelled
 from rtj_sidecar.runs.records import SaveFacts
-from rtj_sidecar.unfinished import Told, has_nothing, is_one_save
+from rtj_sidecar.unfinished import Told, has_nothing, is_one_save, nearest
 
 MAX_OPEN = 2
 
@@ -92,15 +92,10 @@ def groups(heard: Sequence[Heard]) -> list[Group]:
     """Oldest arrival first. Two generations of one rank never share a group."""
     found: list[dict[int, Heard]] = []
     for one in sorted(heard, key=lambda h: h.arrival):
-        place = next(
-            (
-                group
-                for group in found
-                if one.rank not in group
-                and any(same_save(one.save, h.save) for h in group.values())
-            ),
-            None,
-        )
+        alike = [g for g in found if any(same_save(one.save, h.save) for h in g.values())]
+        place = next((group for group in alike if one.rank not in group), None)
+        if place is not None and one.save.facts.step is None:
+            place = _nearest(one, alike)
         if place is None:
             found.append({one.rank: one})
         else:
@@ -112,6 +107,16 @@ def said_nothing(told: Mapping[int, Told], rank: int, group: Group) -> bool:
     """Whether that rank has said, since it was asked, that it has none of it and writes none."""
     question, begun_at = group.question, group.begun_at
     return has_nothing(told, rank, group.lead.facts, question=question, begun_at=begun_at)
+
+
+def _nearest(one: Heard, alike: Sequence[dict[int, Heard]]) -> dict[int, Heard] | None:
+    """Of saves under one name that tell no step, the one that was seen finished when this was:
+    ranks that save at paces of their own have others in between. None: none of them."""
+    moments = {at: min(h.save.seen_at for h in group.values()) for at, group in enumerate(alike)}
+    mine = [at for at in moments if one.rank not in alike[at]]
+    seen = {at: moments[at] for at in mine}
+    at = nearest(one.save.seen_at, seen, among=list(moments.values()))
+    return None if at is None else alike[at]
 
 
 def next_naming(

@@ -7,8 +7,10 @@ the save would be begun from without it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rtj_sidecar.checkpoints.types import FoundSave
 from rtj_sidecar.messages import Unfinished
@@ -46,6 +48,24 @@ def is_one_save(a: SaveFacts | Unfinished, b: SaveFacts | Unfinished) -> bool:
     if a.step is not None and b.step is not None:
         return a.step == b.step and (a.root_key == b.root_key or a.layout == b.layout)
     return a.root_key == b.root_key
+
+
+K = TypeVar("K")
+
+
+def nearest(moment: float, seen: Mapping[K, float], *, among: Sequence[float]) -> K | None:
+    """Which of several saves under one name, that tell no step, a share belongs to that was seen
+    finished at `moment`: the nearest of `seen`. None where that is further away than half of the
+    shortest time between two of them all (`among`): then it belongs to one that is not told yet.
+
+    Unix seconds of the ranks' own clocks: nothing else tells such saves apart."""
+    if not seen:
+        return None
+    best = min(seen, key=lambda key: abs(seen[key] - moment))
+    ordered = sorted(among)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(ordered)]
+    is_far = bool(gaps) and 2 * abs(seen[best] - moment) > min(gaps)
+    return None if is_far else best
 
 
 def is_named_share(what: Unfinished, facts: SaveFacts) -> bool | None:

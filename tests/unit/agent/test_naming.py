@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rtj_sidecar.latecomers import Latecomers, known_of
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.naming import Heard, groups, next_naming
 from rtj_sidecar.runs.records import SaveFacts
@@ -18,6 +19,7 @@ def heard(
     root: str | None = None,
     at: float = 0.0,
     attempt: int = 1,
+    seen_at: float = 0.0,
 ) -> Heard:
     root = root or f"ckpt_{step}"
     facts = SaveFacts(root_key=root, layout="torch", step=step)
@@ -28,7 +30,7 @@ def heard(
         facts=facts,
         paths=[root],
         bytes=1,
-        seen_at=0,
+        seen_at=seen_at,
     )
     return Heard(rank, save, arrival, at)
 
@@ -149,3 +151,34 @@ def test_at_first_a_silent_rank_is_waited_for_until_it_says_that_it_has_nothing(
     assert nothing.name is not None  # type: ignore[attr-defined]
     at_last = name(asked, told={}, **{**options, "now": 30.0})
     assert at_last.name is not None  # type: ignore[attr-defined]
+
+
+def model(rank: int, *, seen_at: float, arrival: int) -> Heard:
+    return heard(rank, None, arrival=arrival, root="model.pt", seen_at=seen_at)
+
+
+def test_ranks_that_overwrite_one_name_at_their_own_pace_are_paired_by_time() -> None:
+    """Rank 0 every 10 s, rank 1 every 30 s: nothing in the files tells which belong together."""
+    often = [model(0, seen_at=30.0 + 10 * n, arrival=n) for n in range(4)]
+    found = groups([*often, model(1, seen_at=60.3, arrival=9)])
+    assert [(g.facts.step, sorted(g.by_rank), g.lead.seen_at) for g in found] == [
+        (None, [0], 30.0),
+        (None, [0], 40.0),
+        (None, [0], 50.0),
+        (None, [0, 1], 60.0),
+    ]
+    early = groups([*often[:3], model(1, seen_at=60.3, arrival=9)])  # rank 0's is not told yet
+    assert [sorted(g.by_rank) for g in early] == [[0], [0], [0], [1]]
+    late = groups([*often, model(1, seen_at=30.4, arrival=8), model(1, seen_at=40.3, arrival=9)])
+    assert [sorted(g.by_rank) for g in late] == [[0, 1], [0, 1], [0], [0]]
+
+
+def test_a_rank_that_overwrites_one_name_less_often_spoils_no_save_of_the_others() -> None:
+    late = Latecomers()
+    for n, at in enumerate((10.0, 20.0), start=1):
+        (group,) = groups([model(0, seen_at=at, arrival=n)])
+        late.named(known_of(group, name=f"f1-n{n}", was_guess=False))
+    assert late.hear(1, model(1, seen_at=30.2, arrival=5).save, attempt=1) is None
+    told = late.hear(1, model(1, seen_at=20.3, arrival=6).save, attempt=1)
+    assert told is not None
+    assert told.name == "f1-n2"
