@@ -50,7 +50,7 @@ def pytorch_job(spec: Taking) -> dict[str, Any]:
         spec.notes.dropped.append(
             f"spec.nprocPerNode: {processes}: without procsPerReplica it is the pod's GPU limit"
         )
-    spec.drop("elasticPolicy", "the number of ranks is fixed; a lost rank is replaced")
+    spec.drop("elasticPolicy", "write spec.elastic where fewer pods may go on: see docs/elastic.md")
     found |= _run_policy(spec.below("runPolicy"))
     spec.rest()
     return found
