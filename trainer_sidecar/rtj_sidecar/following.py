@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 from rtj_api import contract
 from rtj_api.reasons import Reason
@@ -14,6 +15,7 @@ from rtj_api.reasons import Reason
 from rtj_sidecar.costs import note_sign
 from rtj_sidecar.hanging import watch
 from rtj_sidecar.station import Station, log
+from rtj_sidecar.trainer.bars import Shown
 from rtj_sidecar.trainer.losses import check
 from rtj_sidecar.trainer.signs import Sign, read_line, read_progress_line
 from rtj_sidecar.verifying import verify
@@ -36,7 +38,7 @@ async def follow_progress(at: Station) -> None:
         printed: list[tuple[Sign, int | None]] = []
         written: list[Sign] = []
         for line in lines:
-            said = read_line(line)
+            at.shown, said = fresh(at.shown, read_line(line))
             progress = progress.with_log(said, now=now)
             losses = losses.with_log(said.loss)
             printed.append((said, progress.log.step))
@@ -66,6 +68,14 @@ async def follow_progress(at: Station) -> None:
         if lines or told:
             verify(at)
         at.reporter.set(progress=at.progress_view())
+
+
+def fresh(shown: Shown, said: Sign) -> tuple[Shown, Sign]:
+    """The line without a loss that its progress bar only shows again."""
+    if said.total is None or said.loss is None or said.step is None:
+        return shown, said
+    shown, is_new = shown.with_line(said.step, said.loss)
+    return shown, said if is_new else replace(said, loss=None)
 
 
 def _compare(at: Station) -> None:

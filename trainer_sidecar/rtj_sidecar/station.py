@@ -39,6 +39,7 @@ from rtj_sidecar.messages import Unfinished
 from rtj_sidecar.report import Reporter
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.traffic import Sent, Traffic
+from rtj_sidecar.trainer.bars import Shown
 from rtj_sidecar.trainer.life import Life
 from rtj_sidecar.trainer.losses import Losses
 from rtj_sidecar.trainer.pace import Pace
@@ -75,6 +76,7 @@ class Station:
     supervisor: SupervisorState | None = None
     progress: Progress = field(default_factory=Progress)
     losses: Losses = field(default_factory=Losses)
+    shown: Shown = field(default_factory=Shown)  # by a progress bar
     pace: Pace = field(default_factory=Pace)
     steps: Steps = field(default_factory=Steps)
     life: Life = field(default_factory=Life)
@@ -193,6 +195,7 @@ class Station:
         """Forget an older attempt's progress; read the log from here, or `back` bytes before."""
         self.progress = Progress()
         self.losses, self.steps, self.pace = Losses(from_start=not back), Steps(), Pace()
+        self.shown = Shown()
         self.log_lines = Follower(self.link.run / contract.FILE_LOG, from_end=True, back=back)
         self.progress_lines = Follower(self.link.run / contract.FILE_PROGRESS)
         self.life = self.life.begun(now=time.time())
