@@ -82,6 +82,7 @@ class Reason(StrEnum):
     POD_FAILED = "PodFailed"
     NODE_LEAVING = "NodeLeaving"
     STRAGGLER_REPLACED = "StragglerReplaced"
+    NODE_OUT_OF_MEMORY = "NodeOutOfMemory"
     NODE_LOST = "NodeLost"
     NODE_NOT_READY = "NodeNotReady"
     SIDECAR_LOST = "SidecarLost"

@@ -103,6 +103,14 @@ CAUSES: Final[Mapping[Reason, ReasonText]] = {
         f"{_SELF_HEALING} Look at the node that it left: clocks, temperature, other programs.",
         Charge.INFRASTRUCTURE,
     ),
+    Reason.NODE_OUT_OF_MEMORY: ReasonText(
+        "The kernel killed a process of the trainer although its container was below its own "
+        "memory limit: the node had none left.",
+        f"{_SELF_HEALING} The rank moves to another node. State resources.requests.memory that "
+        "match the use of all pods of that node; the third time without a durable step it uses the "
+        "job's budget.",
+        Charge.INFRASTRUCTURE,
+    ),
     Reason.NODE_LOST: ReasonText(
         "A node is gone, or is silent in every way that could be asked.",
         f"{_SELF_HEALING} Repair or remove the node.",

@@ -99,6 +99,7 @@ class TrainerView(Wire):
     exit_code: int | None = None  # as Python's returncode: negative for a signal
     signal: int | None = None
     oom_kills: int = 0  # processes killed for memory in this container's cgroup, this attempt
+    oom_of_node: bool = False  # … while it was below its limit: the node's memory was spent
     asked_to_stop: bool = False  # a Stop, or a signal forwarded, came before the end
     container_restarted: bool = False  # the container died under the trainer (OOM of the whole)
     unhealthy: str | None = None  # why the supervisor ended it: a liveness probe, a postStart hook

@@ -25,6 +25,7 @@ from rtj_operator.core.faults import (
 )
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.lastwords import last_words_of, left_when_done
+from rtj_operator.core.node_ledger import PLAIN
 from rtj_operator.core.nodes import judge_node
 
 _STOP_SIGNALS = (10, 15)  # SIGUSR1, SIGTERM: recovery.stop.by
@@ -271,6 +272,7 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
     else:
         reason, text = verdict.reason, verdict.message
         if reason == Reason.OUT_OF_MEMORY:
+            reason = Reason.NODE_OUT_OF_MEMORY if oom.is_of_node(trainer) else reason
             text = f"{text}; {oom.victim(trainer)}"
     told = trainer_ends.told(gang, end, reason=reason, trainer=trainer)
     return fault_at(
@@ -284,6 +286,7 @@ def judge_trainer(gang: Gang, member: Member) -> Fault | None:
         signal=end.signal,
         alike=told.alike,
         origin=told.origin,
+        against_node=PLAIN if reason == Reason.NODE_OUT_OF_MEMORY else None,
         action=told.action,
         evidence={
             "exitCode": trainer.exit_code,

@@ -33,10 +33,20 @@ def victim(trainer: TrainerView) -> str:
         who = "the kernel killed a process that the trainer had started (a data loader worker?)"
     else:
         who = f"the kernel killed {trainer.oom_kills} processes that the trainer had started"
-    return f"{who} at {limit(trainer)}"
+    return f"{who} {limit(trainer)}"
+
+
+def is_of_node(trainer: TrainerView) -> bool:
+    """The kernel killed it for want of memory elsewhere: it was below its own limit."""
+    return trainer.oom_of_node and trainer.oom_kills > 0 and not trainer.container_restarted
 
 
 def limit(trainer: TrainerView) -> str:
+    if is_of_node(trainer):
+        return (
+            "though its container was below its own limit: its node had no memory left. State "
+            "resources.requests.memory that match the use of all pods there"
+        )
     if trainer.memory_limit_bytes is None:
-        return "the container's memory limit"
-    return f"the container's memory limit of {trainer.memory_limit_bytes / 2**20:,.0f} MiB"
+        return "at the container's memory limit"
+    return f"at the container's memory limit of {trainer.memory_limit_bytes / 2**20:,.0f} MiB"

@@ -66,6 +66,8 @@ def _kind(
 ) -> tuple[str, Origin]:
     if reason == Reason.OUT_OF_MEMORY:
         return OUT_OF_MEMORY, Origin.PROGRAM
+    if reason == Reason.NODE_OUT_OF_MEMORY:
+        return str(reason), Origin.NODE
     if reason == Reason.TRAINER_UNHEALTHY:
         return str(reason), Origin.PASSING
     if found is not None:

@@ -9,7 +9,7 @@ import pytest
 from kit.observations import later, new_job, pod_of, running, started, with_exit, with_pod
 from kit.observations import with_report as changed
 from rtj_api import wire
-from rtj_api.reasons import Reason
+from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType
 from rtj_operator.core import ports
 from rtj_operator.core.conditions import next_conditions
@@ -123,6 +123,19 @@ def test_out_of_memory_says_who_and_at_which_limit(case: str) -> None:
     assert current.cause == Reason.OUT_OF_MEMORY
     assert who in current.message
     assert "memory limit of 160 MiB" in current.message
+
+
+def test_a_kill_below_its_own_limit_is_the_nodes() -> None:
+    fields = {"exit_code": -9, "signal": 9, "oom_kills": 1, "memory_limit_bytes": 160 * 2**20}
+    current = decide(with_exit(running(), 1, oom_of_node=True, **fields)).status.current  # type: ignore[union-attr]
+    assert current is not None
+    assert (current.cause, current.charge) == (Reason.NODE_OUT_OF_MEMORY, Charge.INFRASTRUCTURE)
+    assert current.avoid_nodes == ["node1"]
+    assert current.replaced == [1]
+    assert "its node had no memory left" in current.message
+    own = decide(with_exit(running(), 1, **fields)).status.current  # type: ignore[union-attr]
+    assert own is not None
+    assert (own.cause, own.charge) == (Reason.OUT_OF_MEMORY, Charge.USER)
 
 
 def test_a_whole_container_killed_for_memory_says_so() -> None:

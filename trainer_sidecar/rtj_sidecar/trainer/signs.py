@@ -30,7 +30,9 @@ _EPOCH = re.compile(
     r"(?<![A-Za-z0-9_\-.])epoch\b['\"]?\s*(?:[:=#]\s*|\[\s*)?(\d{1,9}(?:\.\d+)?)", re.I
 )
 _LOSS = re.compile(
-    r"(?<![A-Za-z0-9_\-.])((?:[a-z][a-z0-9]*[_ /-])?)loss\b['\"]?\s*[:=]?\s*(" + _NUMBER + r")(?![\w.])",
+    r"(?<![A-Za-z0-9_\-.])((?:[a-z][a-z0-9]*[_ /-])?)loss\b['\"]?\s*[:=]?\s*("
+    + _NUMBER
+    + r")(?![\w.])",
     re.I,
 )
 _GRAD_NORM = re.compile(r"\bgrad(?:ient)?[_ -]?norm\b['\"]?\s*[:=]\s*(" + _NUMBER + r")", re.I)

@@ -17,7 +17,7 @@ from .files import Mailbox, read_json, write_text, write_whole
 from .flight import Flights
 from .journal import Journal
 from .launch import arguments_of, end_of, environment_of, exit_code_of, launch, launch_hook
-from .memory import memory_limit, oom_kills
+from .memory import limit_hits, memory_limit, oom_kills
 from .output import Log, drain, error_file, error_message, forget_errors
 from .processes import (
     about_us,
@@ -62,7 +62,7 @@ class Supervisor:
         self.pumps = []
         self.kill_at = None  # monotonic
         self.hook = None  # PID of the postStart hook of the running trainer
-        self.kernel_kills = 0
+        self.kernel_kills, self.limit_hits = 0, None
         self.journal = Journal(run)
         self.departure = Departure(run)
         self.trials = Trials(run)
@@ -277,7 +277,7 @@ class Supervisor:
         self.started = attempt
         self.kill_at = None
         self.agreed.begin()
-        self.kernel_kills = oom_kills()
+        self.kernel_kills, self.limit_hits = oom_kills(), limit_hits()
         self.log.begin()
         forget_errors(self.run_dir)
         self.view = dict(record, state="running")
@@ -347,7 +347,8 @@ class Supervisor:
     def count_kills(self):
         kills = max(0, oom_kills() - self.kernel_kills)
         if kills:
-            self.view.update(oomKills=kills, memoryLimitBytes=memory_limit())
+            is_of_node = self.limit_hits is not None and limit_hits() == self.limit_hits
+            self.view.update(oomKills=kills, oomOfNode=is_of_node, memoryLimitBytes=memory_limit())
 
     def refresh(self):
         if self.running() and time.monotonic() - self.written >= WRITERS_SECONDS:

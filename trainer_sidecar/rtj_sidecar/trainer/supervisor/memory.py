@@ -23,6 +23,25 @@ def oom_kills():
     return 0
 
 
+def limit_hits():
+    """How often this container has come up against its own limit; None where nobody tells.
+
+    A process that is killed while this stays as it was is killed for an ancestor's sake: the pod's,
+    or the whole node's. cgroup v2: `oom` of memory.events; v1: memory.failcnt, which also counts
+    what was reclaimed in time, so that only an unchanged one says anything.
+    """
+    for place in places("memory.events", "memory.failcnt"):
+        try:
+            with open(place, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            if place.endswith("failcnt"):
+                return int(lines[0])
+            return next(int(line.split()[1]) for line in lines if line.startswith("oom "))
+        except (OSError, ValueError, IndexError, StopIteration):
+            continue
+    return None
+
+
 def memory_limit():
     """The container's own limit in bytes, or None where there is none or it is not told."""
     for place in places("memory.max", "memory.limit_in_bytes"):
