@@ -17,7 +17,8 @@ KEPT = 200  # times between signs of a step: C15
 LEAST = 5  # of them, before a pace is known: the first steps compile
 TIMES = 3.0  # of the slowest usual step
 STOPPED_SECONDS, STOPPED_UNKNOWN_SECONDS = 6.0, 30.0
-STILL_SECONDS, STILL_UNKNOWN_SECONDS = 10.0, 600.0
+# Half a minute is the floor of C15: a wait that comes for the first time is no hang at once.
+STILL_SECONDS, STILL_UNKNOWN_SECONDS = 30.0, 600.0
 SURVIVED_TIMES = 2.0  # of the longest stillness that ended by itself
 WORKING_SECONDS, WORKING_UNKNOWN_SECONDS = 1800.0, 7200.0
 WORKING_TIMES = 10.0

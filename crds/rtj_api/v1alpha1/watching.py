@@ -59,7 +59,7 @@ class StackSignal(StrEnum):
 class Hang(Api):
     """A gang that makes no step, prints nothing and saves nothing for far longer than it takes.
 
-    By itself: 10 s or three times its slowest usual step where no process of it does anything (6 s
+    By itself: 30 s or three times its slowest usual step where no process of it does anything (6 s
     where one is stopped by a signal), half an hour where one still works, waits for a disk or
     saves. Before the first steps, when no pace is known: 10 minutes and two hours.
     """

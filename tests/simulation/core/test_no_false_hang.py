@@ -64,7 +64,7 @@ KINDS = {
         step=lambda r: r.uniform(20, 60),
         save=lambda r: r.uniform(1, 60),
         every=20,
-        waits_for_data=lambda r: min(9.0, r.expovariate(1 / 3)),
+        waits_for_data=lambda r: min(28.0, r.expovariate(1 / 3)),
     ),
 }
 

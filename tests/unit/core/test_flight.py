@@ -175,7 +175,7 @@ def culprit(observed: Observed) -> Any:
 def test_a_hang_is_the_missing_ranks(rank: int) -> None:
     seen = both(running(), fell_at=990.0)
     seen = told(told(seen, rank, idle(6)), 1 - rank, waits(7))
-    found = culprit(later(seen, 11))
+    found = culprit(later(seen, 31))
     assert found.cause == Reason.TRAINER_HUNG
     assert found.culprit.rank == rank
     assert "number 7" in found.message

@@ -19,9 +19,10 @@ def stall(standing: Standing = Standing.STILL, *, since: float = 100, **fields: 
         (Standing.STOPPED, FAST, 6),
         (Standing.STOPPED, Pace(usual=20), 60),
         (Standing.STOPPED, NONE, 30),
-        (Standing.STILL, FAST, 10),
+        (Standing.STILL, FAST, 30),
         (Standing.STILL, Pace(usual=60), 180),
         (Standing.STILL, Pace(usual=1, survived=45), 90),
+        (Standing.STILL, Pace(usual=0.1, survived=2), 30),
         (Standing.STILL, NONE, 600),
         (Standing.WORKING, FAST, 1800),
         (Standing.WORKING, Pace(usual=300), 3000),
@@ -44,7 +45,7 @@ def test_all_ranks_have_to_stand() -> None:
     assert hanging({}) is None
     found = hanging({0: stall(since=100), 1: stall(since=103)})
     assert found is not None
-    assert (found.since, found.limit) == (103, 10)
+    assert (found.since, found.limit) == (103, 30)
 
 
 def test_one_that_works_may_be_what_the_others_wait_for() -> None:
@@ -66,7 +67,7 @@ def test_one_that_is_stopped_by_a_signal_hangs_whatever_the_others_do() -> None:
 def test_the_pace_of_the_rank_that_prints_is_the_gangs() -> None:
     found = hanging({0: stall(), 1: stall(pace=NONE)})
     assert found is not None
-    assert found.limit == 10
+    assert found.limit == 30
 
 
 def test_a_persons_own_limit_counts_alone() -> None:
