@@ -1,0 +1,68 @@
+"""What docs/comparison.md says of ourselves is what the files say."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+from kit.chart import CHART
+from kit.pages import DOCS, ROOT
+
+PAGE = (DOCS / "comparison.md").read_text(encoding="utf-8")
+TEMPLATES = "\n".join(path.read_text() for path in (CHART / "templates").glob("*"))
+
+
+def ours(feature: str) -> str:
+    """The last cell of the row that begins with these words."""
+    (row,) = re.findall(rf"^\| {re.escape(feature)} \|(.*)\|$", PAGE, flags=re.MULTILINE)
+    return str(row.split("|")[-1].strip())
+
+
+def test_rules() -> None:
+    rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
+    every = [rule for group in rules["groups"] for rule in group["rules"]]
+    alerts = [rule for rule in every if "alert" in rule]
+    assert ours("rules shipped") == (
+        f"{len(alerts)} alerts, {len(every) - len(alerts)} recording rules"
+    )
+    assert {rule.get("for", "0") for rule in alerts} == set(ours("waits (`for`)").split(" or "))
+    tests = list((ROOT / "tests" / "unit" / "rules").glob("rules*.yaml"))
+    assert ours("unit tests by promtool").startswith(f"{len(tests)} files")
+
+
+def test_dashboards() -> None:
+    boards = list((CHART / "files" / "dashboards").glob("*.json"))
+    assert len(boards) == int(ours("dashboard ConfigMap"))
+    board = json.loads(boards[0].read_text())
+    panels: list[dict[str, Any]] = [each for each in board["panels"] if each["type"] != "row"]
+    row = re.findall(r"^\| ours, training jobs \|(.*)\|$", PAGE, flags=re.MULTILINE)[0]
+    cells = [cell.strip() for cell in row.split("|")]
+    described = sum(bool(each.get("description")) for each in panels)
+    with_unit = sum("unit" in each["fieldConfig"]["defaults"] for each in panels)
+    assert cells[0] == str(len(panels))
+    assert (cells[1], cells[3]) == (str(with_unit), str(described))
+    text = json.dumps(board)
+    fixed = len(re.findall(r"\[\d+[smhd]\]", text))
+    assert cells[4] == f"{text.count('$__rate_interval')} / {fixed}"
+    assert cells[6] == str(len(board["templating"]["list"]))
+
+
+@pytest.mark.parametrize(
+    ("feature", "sign"),
+    [
+        ("PodDisruptionBudget", "kind: PodDisruptionBudget"),
+        ("`helm test` hook", "helm.sh/hook: test"),
+        ("extra objects", "extraObjects"),
+        ("topology spread, priority class", "topologySpreadConstraints"),
+    ],
+)
+def test_what_is_missing_is_missing(feature: str, sign: str) -> None:
+    assert (sign in TEMPLATES) == (ours(feature) not in {"-", "priority"})
+
+
+def test_no_leader_election_is_said() -> None:
+    assert re.search(r"^ *replicas: 1$", TEMPLATES, flags=re.MULTILINE)
+    assert ours("replicas by default / leader election") == "1/none"
