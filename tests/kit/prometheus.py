@@ -52,10 +52,18 @@ class Receiver:
 class Prometheus:
     """Prometheus, Alertmanager and a `Receiver`, all on 127.0.0.1, as a context manager.
 
-    `rules` is the text of a rule file.
+    `rules` is the text of a rule file; `notify` an Alertmanager configuration in place of the one
+    that tells the `Receiver`.
     """
 
-    def __init__(self, *, scrapes: Sequence[Scrape], rules: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        scrapes: Sequence[Scrape],
+        rules: str = "",
+        notify: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._notify = notify
         self._scrapes = list(scrapes)
         self._rules = rules
         self._stack = contextlib.ExitStack()
@@ -118,6 +126,16 @@ class Prometheus:
         ]
         return {(of["alertname"], of.get("namespace", ""), of.get("name", "")) for of in alerts}
 
+    def inhibited(self) -> set[tuple[str, str]]:
+        """(alert, name) of what Alertmanager knows and keeps to itself, for another alert is on."""
+        with urllib.request.urlopen(f"{self.alertmanager_url}/api/v2/alerts", timeout=30) as answer:
+            known = json.load(answer)
+        return {
+            (alert["labels"]["alertname"], alert["labels"].get("name", ""))
+            for alert in known
+            if alert["status"]["inhibitedBy"]
+        }
+
     def healthy_targets(self) -> dict[str, int]:
         """How many targets of each scrape job were scraped without error."""
         found: dict[str, int] = {}
@@ -175,7 +193,7 @@ class Prometheus:
         stack.callback(ended.set)
 
     def _start_alertmanager(self, webhook: str, *, port: int, stack: contextlib.ExitStack) -> None:
-        config = {
+        config = self._notify or {
             "route": {
                 "receiver": "test",
                 "group_by": ["alertname", "namespace", "name"],
