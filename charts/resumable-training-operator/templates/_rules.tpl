@@ -13,6 +13,15 @@ without this list cannot silently lose its value.
   (list "training_job_starts_without_completion > 10" (printf "training_job_starts_without_completion > %d" (int $rules.startsMinusCompletions)))
   (list "namespace_name:training_job_start_count_total:max > 10" (printf "namespace_name:training_job_start_count_total:max > %d" (int $rules.startsAbove)))
   (list "(training_job_restarts_since_progress) >= 3" (printf "(training_job_restarts_since_progress) >= %d" (int $rules.restartsWithoutProgress)))
+  (list "3 * max by (namespace, name) (training_job_checkpoint_interval_seconds > 0)" (printf "%v * max by (namespace, name) (training_job_checkpoint_interval_seconds > 0)" $rules.checkpointOverdueIntervals))
+  (list "(training_job_work_at_risk_seconds) > 7200" (printf "(training_job_work_at_risk_seconds) > %d" (int $rules.workAtRiskSeconds)))
+  (list "2 * max by (namespace, name) (training_job_checkpoint_interval_recommended_seconds)" (printf "%v * max by (namespace, name) (training_job_checkpoint_interval_recommended_seconds)" $rules.intervalTooLongFactor))
+  (list "[24h]) > 0.2 * 86400" (printf "[24h]) > %v * 86400" $rules.lostWorkShare))
+  (list "training_job_start_count_total:max[6h])) > 0.5" (printf "training_job_start_count_total:max[6h])) > %v" $rules.failingShare))
+  (list "training_job_start_count_total:max[6h])) > 5" (printf "training_job_start_count_total:max[6h])) > %d" (int $rules.failingStarts)))
+  (list "watch_last_activity_timestamp_seconds > 900" (printf "watch_last_activity_timestamp_seconds > %d" (int $rules.watchStalledSeconds)))
+  (list "handler_runs_total[15m])) > 0.2" (printf "handler_runs_total[15m])) > %v" $rules.handlerErrorShare))
+  (list "queue_oldest_seconds) > 300" (printf "queue_oldest_seconds) > %d" (int $rules.queueStuckSeconds)))
   (list "up{job=\"resumable-training-operator\"}" (printf "up{job=%q}" (include "rto.name" .))) }}
 {{- if not (contains (first $pair) $text) }}
 {{- fail (printf "files/rules.yaml does not contain %q: the chart cannot put its value in" (first $pair)) }}
@@ -28,6 +37,14 @@ without this list cannot silently lose its value.
 {{- $known = append $known $rule.alert }}
 {{- $_ := set $rule "labels" (merge (dict) $rules.alertLabels $rule.labels) }}
 {{- $_ := set $rule.annotations "runbook_url" (replace "{alert}" $rule.alert $rules.runbookURL) }}
+{{- if and $rules.dashboardURL (contains "$labels.name }}" $rule.annotations.description) }}
+{{- $_ := set $rule.annotations "dashboard_url" (printf "%s?var-namespace={{ $labels.namespace }}&var-name={{ $labels.name }}" $rules.dashboardURL) }}
+{{- end }}
+{{- with get $rules.overrides $rule.alert }}
+{{- with .severity }}{{ $_ := set $rule.labels "severity" . }}{{ end }}
+{{- with .for }}{{ $_ := set $rule "for" . }}{{ end }}
+{{- with .keepFiringFor }}{{ $_ := set $rule "keep_firing_for" . }}{{ end }}
+{{- end }}
 {{- end }}
 {{- if not (and $rule.alert (has $rule.alert $rules.disabled)) }}
 {{- $kept = append $kept $rule }}
@@ -35,6 +52,11 @@ without this list cannot silently lose its value.
 {{- end }}
 {{- if $kept }}
 {{- $groups = append $groups (merge (dict "rules" $kept) (omit $group "rules")) }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := $rules.overrides }}
+{{- if not (has $name $known) }}
+{{- fail (printf "monitoring.rules.overrides names %q, which is no alert of this chart: one of %s" $name (join ", " $known)) }}
 {{- end }}
 {{- end }}
 {{- range $name := $rules.disabled }}

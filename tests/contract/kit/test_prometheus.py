@@ -33,6 +33,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self.metrics = OperatorMetrics()
+        self.metrics.leader.set(1)
         self._version = 0
         self.server, self._thread = start_http_server(
             0, addr="127.0.0.1", registry=self.metrics.registry

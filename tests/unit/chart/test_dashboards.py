@@ -25,7 +25,8 @@ RULES = CHART / "files" / "rules.yaml"
 BOARDS = {path.name: json.loads(path.read_text()) for path in CHART.glob("files/dashboards/*.json")}
 CORE_PANELS = {"stat", "timeseries", "state-timeline", "table", "row", "heatmap", "gauge"}
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-METRIC = re.compile(r"\b((?:training_job|resumable_training_operator)_\w+)\b")
+DOCS = CHART.parents[1] / "docs"
+METRIC = re.compile(r"\b((?:training_(?:job|node)|resumable_training_(?:operator|sidecar))_\w+)\b")
 
 
 @pytest.fixture(params=list(BOARDS))
@@ -142,16 +143,32 @@ def test_legends_name_the_job(board: dict[str, Any]) -> None:
                 assert "{{namespace}}/{{name}}" in target["legendFormat"], panel["title"]
 
 
+def exported() -> set[str]:
+    """Every series, as metrics.md has them, which is generated from the collectors themselves."""
+    page = (DOCS / "metrics.md").read_text()
+    kinds = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, flags=re.MULTILINE))
+    parts = {f"{name}_{part}" for name, kind in kinds.items() if kind == "histogram"
+             for part in ("bucket", "sum", "count")}  # fmt: skip
+    return set(kinds) | parts
+
+
 def test_dashboards_and_rules_name_only_series_that_there_are() -> None:
-    operator = pytest.importorskip("rtj_operator.shell.job_series")
-    exported = {series.name for series in operator.JOB_SERIES} | {operator.PHASE_NAME}
+    known = exported()
     for name, board in BOARDS.items():
         for expression in expressions(board):
-            assert set(METRIC.findall(expression)) <= exported, name
+            assert set(METRIC.findall(expression)) <= known, name
     rules = [r for group in yaml.safe_load(RULES.read_text())["groups"] for r in group["rules"]]
     recorded = {rule["record"].split(":")[1] for rule in rules if "record" in rule}
     for rule in rules:
-        assert set(METRIC.findall(rule["expr"])) <= exported | recorded, rule["expr"]
+        assert set(METRIC.findall(rule["expr"])) <= known | recorded, rule["expr"]
+
+
+def test_pages_name_only_series_that_there_are() -> None:
+    known = exported()
+    for page in DOCS.rglob("*.md"):
+        # A name that ends in an underscore stands for all that begin with it.
+        found = {name for name in METRIC.findall(page.read_text()) if not name.endswith("_")}
+        assert found <= known, page.name
 
 
 def test_phases_are_those_of_the_api() -> None:

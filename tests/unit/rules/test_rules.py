@@ -45,7 +45,7 @@ def test_plain_file_is_accepted() -> None:
     assert f"SUCCESS: {count} rules found" in promtool("check", "rules", RULES)
 
 
-@pytest.mark.parametrize("name", ["rules_test.yaml", "rules_long_test.yaml"])
+@pytest.mark.parametrize("name", sorted(each.name for each in HERE.glob("*_test.yaml")))
 def test_plain_file_passes_its_tests(name: str) -> None:
     assert "SUCCESS" in promtool("test", "rules", HERE / name)
 
@@ -71,19 +71,11 @@ VALUES = {
 }
 
 
-def test_every_value_reaches_its_rule_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_labels_and_addresses_reach_every_alert(tmp_path: Path) -> None:
     rendered = rendered_rules(VALUES)
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rendered))
     promtool("check", "rules", tmp_path / "rules.yaml")
     by_name = alerts(rendered)
-    numbers = {name: re.findall(r"[=><] (\d+)", rule["expr"]) for name, rule in by_name.items()}
-    assert numbers == {
-        "TrainingJobRestartBurst": ["5"],
-        "TrainingJobStartsWithoutCompletion": ["4", "6", "1"],
-        "TrainingJobRestartingWithoutProgress": ["2", "1"],
-        "TrainingJobFailed": ["1", "0", "86400"],
-        "ResumableTrainingOperatorDown": ["1"],
-    }
     assert 'job="rtj"' in by_name["ResumableTrainingOperatorDown"]["expr"]
     for name, rule in by_name.items():
         assert rule["labels"]["team"] == "ml"
@@ -158,9 +150,9 @@ def test_every_alert_says_what_a_person_needs() -> None:
         annotations = rule["annotations"]
         assert set(annotations) == {"summary", "description", "runbook_url"}
         assert "{{" not in annotations["summary"]
-        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert rule["labels"]["severity"] in {"info", "warning", "critical"}
         assert annotations["runbook_url"] == f"docs/runbooks/{name}.md"
-        if "namespace, name" in rule["expr"] or "namespace_name:" in rule["expr"]:
+        if name.startswith("TrainingJob") and not name.startswith("TrainingJobs"):
             assert (
                 "kubectl describe rtj -n {{ $labels.namespace }} {{ $labels.name }}"
                 in annotations["description"]
@@ -170,31 +162,3 @@ def test_every_alert_says_what_a_person_needs() -> None:
         assert "```sh\n" in pages[name], f"docs/runbooks/{name}.md says how to look, by commands"
         assert f"]({name}.md)" in index
     assert set(pages) == set(found), "docs/runbooks has one page for each alert"
-
-
-def test_alertmanager_example_is_accepted_and_routes_by_severity() -> None:
-    example = CHART.parent / "examples" / "alertmanager.yaml"
-    checked = subprocess.run(
-        [tools.amtool(), "check-config", example], text=True, capture_output=True, check=False
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    for severity, receiver in (("critical", "on-call"), ("warning", "ml-team")):
-        routed = subprocess.run(
-            [
-                tools.amtool(),
-                "config",
-                "routes",
-                "test",
-                f"--config.file={example}",
-                "alertname=TrainingJobRestartBurst",
-                f"severity={severity}",
-                "namespace=ml",
-                "name=gpt",
-            ],
-            text=True,
-            capture_output=True,
-            check=True,
-        )
-        assert routed.stdout.split() == [receiver]
-    inhibitions = yaml.safe_load(example.read_text())["inhibit_rules"]
-    assert [rule["equal"] for rule in inhibitions] == [["namespace", "name"]]
