@@ -27,7 +27,7 @@ def sidecar_rows() -> list[tuple[str, str, str, str]]:
         rank=0,
         sequence=0,
         sent_at=0,
-        progress=ProgressView(step=0, loss=0),
+        progress=ProgressView(step=0, loss=0, step_seconds=0),
         checkpoint=CheckpointView(last_saved_step=0, last_durable_step=0, last_durable_at=0),
     )
     collector = SidecarCollector(

@@ -22,14 +22,17 @@ from rtj_api.version import RELEASE
 
 from rtj_operator import handlers
 from rtj_operator.core.decide import decide
+from rtj_operator.core.observed import JobKey
 from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.settings import VARIABLES, Settings, SettingsError, settings_from
 from rtj_operator.shell.api import ApiError
-from rtj_operator.shell.app import RESOURCES, App
+from rtj_operator.shell.app import NAMESPACED, RESOURCES, App
 from rtj_operator.shell.cluster import KubeCluster, load_configuration
 from rtj_operator.shell.health import Pulse, health_app, metrics_app, serve
+from rtj_operator.shell.lease import Election
 from rtj_operator.shell.logs import log_json
 from rtj_operator.shell.metrics import OperatorMetrics
+from rtj_operator.shell.queue import KeyQueue
 
 log = logging.getLogger("rtj_operator")
 
@@ -63,7 +66,8 @@ def main() -> None:
 
 
 async def run(settings: Settings) -> None:
-    """Until SIGTERM, or until a watch ends for good (then the kubelet starts us anew)."""
+    """Until SIGTERM, until a watch ends for good, or until another replica has the Lease (then the
+    kubelet starts us anew)."""
     metrics = OperatorMetrics()
     metrics.build(version=RELEASE, python=platform.python_version(), kopf=metadata.version("kopf"))
     cluster = KubeCluster(
@@ -72,10 +76,28 @@ async def run(settings: Settings) -> None:
         namespaces=settings.namespaces,
         on_request=metrics.requested,
     )
-    pulse = Pulse(resources=RESOURCES)
+    pulse = Pulse(resources=RESOURCES if settings.reads_nodes else NAMESPACED)
+    queue: KeyQueue[JobKey] = KeyQueue()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(cluster.close)
-        cluster_uid = await first_contact(cluster)
+        cluster_uid = await first_contact(cluster, known=settings.cluster_uid)
+        election = election_of(settings, cluster=cluster)
+        pulse.standby = election.silent_seconds if election is not None else None
+        servers = contextlib.AsyncExitStack()
+        stack.push_async_callback(servers.aclose)
+        for web, port in (
+            (health_app(pulse=pulse, queue=queue), settings.health_port),
+            (metrics_app(metrics.registry), settings.metrics_port),
+        ):
+            runner = await serve(web, port=port)
+            servers.push_async_callback(runner.cleanup)
+        if election is not None:
+            if not await wins(election):
+                return
+            stack.push_async_callback(election.give_back)
+        pulse.begin()
+        if not settings.reads_nodes:
+            log.warning("NodeLossDetection=Limited", extra={"why": "it may not read nodes"})
         app = App(
             cluster,
             login=lambda: cluster.watch_session(on_watch=app.watch_answered),
@@ -89,28 +111,54 @@ async def run(settings: Settings) -> None:
             metrics=metrics,
             pulse=pulse,
             instance=settings.instance,
+            queue=queue,
+            reads_nodes=settings.reads_nodes,
             sees_all_jobs=not settings.namespaces,
             namespace=settings.own_namespace,
             node_ledger=settings.node_ledger,
         )
-        servers = contextlib.AsyncExitStack()
-        stack.push_async_callback(servers.aclose)
-        for web, port in (
-            (health_app(pulse=pulse, queue=app.queue), settings.health_port),
-            (metrics_app(metrics.registry), settings.metrics_port),
-        ):
-            runner = await serve(web, port=port)
-            servers.push_async_callback(runner.cleanup)
         metrics.leader.set(1)
-        await work(app, settings=settings, pulse=pulse, servers=servers)
+        metrics.node_loss_detection.set(settings.reads_nodes)
+        await work(app, settings=settings, pulse=pulse, servers=servers, election=election)
 
 
-async def first_contact(cluster: KubeCluster) -> str:
-    """UID of the cluster, once it answers and knows our API."""
+def election_of(settings: Settings, *, cluster: KubeCluster) -> Election | None:
+    """None: this process works whatever others do."""
+    if settings.lease is None or settings.own_namespace is None:
+        return None
+    return Election(
+        leases=cluster,
+        namespace=settings.own_namespace,
+        name=settings.lease,
+        # A container that is started anew in its pod is another process, with nothing in memory.
+        holder=f"{settings.instance}_{os.urandom(4).hex()}",
+        duration=settings.lease_seconds,
+    )
+
+
+async def wins(election: Election) -> bool:
+    """Whether it got the Lease before it was asked to end."""
+    already = asyncio.Event()
+    already.set()
+    asked = asyncio.create_task(asked_to_end(already), name="signals")
+    waiting = asyncio.create_task(election.won(), name="lease")
+    await asyncio.wait({asked, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    won = waiting.done()
+    for task in (asked, waiting):
+        task.cancel()
+    await asyncio.gather(asked, waiting, return_exceptions=True)
+    if won:
+        waiting.result()
+    return won
+
+
+async def first_contact(cluster: KubeCluster, *, known: str | None) -> str:
+    """UID of the cluster, once it answers and knows our API. `known`: what it was said to be."""
     async with asyncio.timeout(START_PATIENCE_SECONDS):
         while True:
             try:
-                uid, version = await cluster.cluster_uid(), await cluster.server_version()
+                uid = known or await cluster.cluster_uid()
+                version = await cluster.server_version()
                 await cluster.list_jobs()
             except ApiError as error:
                 remedy = {
@@ -126,22 +174,37 @@ async def first_contact(cluster: KubeCluster) -> str:
 
 
 async def work(
-    app: App, *, settings: Settings, pulse: Pulse, servers: contextlib.AsyncExitStack
+    app: App,
+    *,
+    settings: Settings,
+    pulse: Pulse,
+    servers: contextlib.AsyncExitStack,
+    election: Election | None,
 ) -> None:
     stop, ready = asyncio.Event(), pulse.ready
     watching = asyncio.create_task(
-        handlers.watch(app, namespaces=settings.namespaces, stop=stop, ready=ready), name="watches"
+        handlers.watch(
+            app,
+            namespaces=settings.namespaces,
+            stop=stop,
+            ready=ready,
+            with_nodes=settings.reads_nodes,
+        ),
+        name="watches",
     )
     working = asyncio.create_task(app.run(workers=settings.workers), name="loop")
     asked = asyncio.create_task(asked_to_end(ready), name="signals")
+    ours = [working, asked]
+    if election is not None:
+        ours.append(asyncio.create_task(election.lost(), name="lease"))
     try:
-        await asyncio.wait({watching, working, asked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({watching, *ours}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         log.info("ending")
-        asked.cancel()
-        working.cancel()
+        for task in ours:
+            task.cancel()
         # kopf waits for every task of the loop before it ends, so ours have to go first.
-        ended = await asyncio.gather(working, asked, return_exceptions=True)
+        ended = await asyncio.gather(*ours, return_exceptions=True)
         await servers.aclose()
         stop.set()
         watched = await asyncio.gather(watching, return_exceptions=True)

@@ -33,7 +33,7 @@ class Hints(Protocol):
         ...
 
 
-def registry_of(hints: Hints) -> kopf.OperatorRegistry:
+def registry_of(hints: Hints, *, with_nodes: bool = True) -> kopf.OperatorRegistry:
     """All handlers, in a registry of their own."""
     registry = kopf.OperatorRegistry()
     job = (contract.GROUP, contract.VERSION, contract.PLURAL)
@@ -52,9 +52,11 @@ def registry_of(hints: Hints) -> kopf.OperatorRegistry:
         key = JobKey(namespace, labels[contract.LABEL_JOB])
         hints.pod_changed(key, uid=uid, resource_version=version_of(event))
 
-    @kopf.on.event("", "v1", "nodes", registry=registry)
-    async def node_event(event: Any, name: str, **_: Any) -> None:
-        hints.node_changed(name, None if event["type"] == "DELETED" else event["object"])
+    if with_nodes:
+
+        @kopf.on.event("", "v1", "nodes", registry=registry)
+        async def node_event(event: Any, name: str, **_: Any) -> None:
+            hints.node_changed(name, None if event["type"] == "DELETED" else event["object"])
 
     return registry
 
@@ -124,11 +126,12 @@ async def watch(
     namespaces: tuple[str, ...],
     stop: Any,
     ready: Any,
+    with_nodes: bool = True,
     settings: Callable[[], kopf.OperatorSettings] = settings_of,
 ) -> None:
     """Watch until `stop` is set. Raises when a watch ends for good: then the process must too."""
     await kopf.operator(
-        registry=registry_of(hints),
+        registry=registry_of(hints, with_nodes=with_nodes),
         settings=settings(),
         standalone=True,
         # kopf would look the user's name up, and a container's uid has none.

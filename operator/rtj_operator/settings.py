@@ -19,6 +19,10 @@ HEALTH_PORT = "RTJ_HEALTH_PORT"
 METRICS_PORT = "RTJ_METRICS_PORT"
 WORKERS = "RTJ_WORKERS"
 NODE_LEDGER = "RTJ_NODE_LEDGER"
+LEASE = "RTJ_LEASE"
+LEASE_SECONDS = "RTJ_LEASE_SECONDS"
+READS_NODES = "RTJ_READS_NODES"
+CLUSTER_UID = "RTJ_CLUSTER_UID"
 POD_NAME = "POD_NAME"
 POD_NAMESPACE = "POD_NAMESPACE"
 
@@ -40,6 +44,23 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
         NODE_LEDGER,
         "none: kept in memory only",
         "ConfigMap of the operator's own namespace that keeps what was counted against nodes.",
+    ),
+    (
+        LEASE,
+        "none: it works at once",
+        "Lease of the operator's own namespace; of several replicas the one that holds it works.",
+    ),
+    (LEASE_SECONDS, "10", "Without a renewal for so long, another replica takes the Lease."),
+    (
+        READS_NODES,
+        "true",
+        "false: it may not read nodes and their Leases, so a dead node is noticed only when "
+        "Kubernetes deletes its pods.",
+    ),
+    (
+        CLUSTER_UID,
+        "the UID of the namespace kube-system",
+        "Tells this cluster from others that use the same store.",
     ),
     (POD_NAME, "the host's name", "Named in Events as the reporting instance."),
     (POD_NAMESPACE, "none", "The operator's own namespace, of the node ledger."),
@@ -64,6 +85,10 @@ class Settings:
     instance: str = "operator"
     own_namespace: str | None = None
     node_ledger: str | None = None
+    lease: str | None = None
+    lease_seconds: int = 10
+    reads_nodes: bool = True
+    cluster_uid: str | None = None
 
 
 def settings_from(environ: Mapping[str, str], *, hostname: str) -> Settings:
@@ -77,6 +102,12 @@ def settings_from(environ: Mapping[str, str], *, hostname: str) -> Settings:
     level = environ.get(LOG_LEVEL, "INFO").upper()
     if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise SettingsError(f"{LOG_LEVEL}={level}: use DEBUG, INFO, WARNING or ERROR.")
+    lease, own = environ.get(LEASE, "").strip() or None, environ.get(POD_NAMESPACE) or None
+    if lease is not None and own is None:
+        raise SettingsError(f"{LEASE}={lease}: set {POD_NAMESPACE} to the namespace that it is in.")
+    reads_nodes = environ.get(READS_NODES, "").strip() or "true"
+    if reads_nodes not in ("true", "false"):
+        raise SettingsError(f"{READS_NODES}={reads_nodes}: use true or false.")
     listed = [name.strip() for name in environ.get(NAMESPACES, "").split(",")]
     return Settings(
         sidecar_image=image,
@@ -88,8 +119,12 @@ def settings_from(environ: Mapping[str, str], *, hostname: str) -> Settings:
         metrics_port=_number(environ, METRICS_PORT, default=9090, highest=65535),
         workers=_number(environ, WORKERS, default=16, highest=256),
         instance=environ.get(POD_NAME) or hostname,
-        own_namespace=environ.get(POD_NAMESPACE) or None,
+        own_namespace=own,
         node_ledger=environ.get(NODE_LEDGER, "").strip() or None,
+        lease=lease,
+        lease_seconds=_number(environ, LEASE_SECONDS, default=10, highest=300),
+        reads_nodes=reads_nodes == "true",
+        cluster_uid=environ.get(CLUSTER_UID, "").strip() or None,
     )
 
 

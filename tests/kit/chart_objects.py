@@ -7,6 +7,8 @@ from typing import Any
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "namespaces": {"watch.namespaces": ["team-a", "team-b"]},
+    "no nodes": {"watch.namespaces": ["team-a"], "rbac.nodes": False, "clusterUID": "ours"},
+    "one": {"replicas": 1},
     "everything": {
         "fullnameOverride": "rtj",
         "networkPolicy.enabled": True,
@@ -19,6 +21,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+            }
+        ],
+        "hostUsers": False,
+        "clusterUID": "ours",
+        "extraEnvFrom": [{"configMapRef": {"name": "proxy"}}],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca"}],
+        "extraObjects": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "their-own"}}
+        ],
         "priorityClassName": "system-cluster-critical",
         "crds.annotations": {"example.com/a": "b"},
         "serviceAccount.annotations": {"example.com/a": "b"},

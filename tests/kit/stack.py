@@ -73,13 +73,16 @@ class Stack:
         self.kube.run("delete", "persistentvolumes", "-l", volumes, "--wait=false")
 
     def operator_pod(self) -> str:
-        """Name of the running operator pod that is ready."""
+        """Name of the operator pod that works, as its Lease says, once it is ready."""
 
         def look() -> str | None:
+            lease = self.operator.get("lease", f"{RELEASE}-{CHART.name}").get("spec") or {}
+            leader = (lease.get("holderIdentity") or "").rpartition("_")[0]
             for pod in self.operator.list("pods", selector="app.kubernetes.io/component=operator"):
                 ready = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
-                if ready.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
-                    return pod["metadata"]["name"]
+                stays = "deletionTimestamp" not in pod["metadata"]
+                if pod["metadata"]["name"] == leader and ready.get("Ready") == "True" and stays:
+                    return leader
             return None
 
         return wait_for(look, within=120, what="a ready operator pod")

@@ -51,6 +51,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s-nodes" (include "rto.fullname" . | trunc 56 | trimSuffix "-") }}
 {{- end }}
 
+{{/* The Lease of the replica that works. */}}
+{{- define "rto.lease" -}}
+{{- include "rto.fullname" . }}
+{{- end }}
+
 {{/* What the operator may do in a namespace that it looks after: the same for Roles and for the ClusterRole. */}}
 {{- define "rto.namespacedRules" -}}
 - apiGroups: [resumable-training.dev]

@@ -33,6 +33,7 @@ from rtj_operator.shell.reports import Reports
 log = logging.getLogger(__name__)
 
 RESOURCES = ("resumabletrainingjobs", "pods", "nodes")
+NAMESPACED = RESOURCES[:2]
 MAX_WRITTEN = 20_000
 Login = Callable[[], tuple[str, aiohttp.ClientSession]]
 
@@ -50,6 +51,8 @@ class App:
         metrics: OperatorMetrics,
         pulse: Pulse,
         instance: str,
+        queue: KeyQueue[JobKey],
+        reads_nodes: bool = True,
         sees_all_jobs: bool = True,
         namespace: str | None = None,
         node_ledger: str | None = None,
@@ -57,11 +60,11 @@ class App:
     ) -> None:
         self.login = login
         self.pulse = pulse
-        self.queue: KeyQueue[JobKey] = KeyQueue()
+        self.queue = queue
         self.metrics = metrics
         self._cluster = cluster
         self._clock = clock
-        self._nodes = Nodes(cluster, clock=clock)
+        self._nodes = Nodes(cluster, clock=clock, may_read=reads_nodes)
         self.node_ledger = KeptLedger(
             cluster,
             facts=self._nodes.facts,

@@ -211,6 +211,14 @@ class KubeCluster:
         path = _config_map_path(meta["namespace"], meta["name"])
         return await self._request("PUT", path, resource="configmaps", body=config_map)
 
+    async def get_lease(self, *, namespace: str, name: str) -> Raw:
+        return await self._request("GET", _lease_path(namespace, name), resource="leases")
+
+    async def put_lease(self, lease: Raw) -> Raw:
+        meta = lease["metadata"]
+        path = _lease_path(meta["namespace"], meta["name"])
+        return await self._request("PUT", path, resource="leases", body=lease)
+
     async def create_event(self, event: Raw) -> Raw:
         path = f"/apis/events.k8s.io/v1/namespaces/{quote(event['metadata']['namespace'])}/events"
         return await self._request("POST", path, resource="events", body=event)
@@ -329,6 +337,11 @@ def _job_path(key: JobKey) -> str:
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+
+
+def _lease_path(namespace: str, name: str) -> str:
+    space = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}"
+    return f"{space}/leases/{quote(name)}"
 
 
 def _config_map_path(namespace: str, name: str) -> str:

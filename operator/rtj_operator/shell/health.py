@@ -20,6 +20,7 @@ from rtj_operator.shell.queue import KeyQueue
 
 # kopf reconnects an idle watch after 70 s and any after 300 s; twice that is dead.
 WATCH_SILENT_SECONDS = 660.0
+LEASE_SILENT_SECONDS = 60.0
 OLDEST_SECONDS = 120.0
 PASS_SECONDS = 180.0  # a request of a pass ends after 30 s
 
@@ -31,11 +32,17 @@ class Pulse:
     resources: tuple[str, ...]
     clock: Callable[[], float] = time.monotonic
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+    standby: Callable[[], float] | None = None
+    """Seconds since the Lease was last read, as long as another replica works."""
     _seen: dict[str, float] = field(default_factory=dict)
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._started = self.clock()
+
+    def begin(self) -> None:
+        """From now on this replica works."""
+        self.standby, self._started = None, self.clock()
 
     def beat(self, resource: str) -> None:
         if resource in self.resources:
@@ -53,6 +60,10 @@ class Pulse:
 
 def defects(*, pulse: Pulse, queue: KeyQueue) -> list[str]:  # type: ignore[type-arg]
     """What is wrong, in words; empty when all is well."""
+    if pulse.standby is not None:
+        silent = pulse.standby()
+        told = f"standing by, and the Lease could not be read for {silent:.0f} s"
+        return [told] if silent > LEASE_SILENT_SECONDS else []
     found = [
         f"the watch of {name} is silent for {age:.0f} s"
         for name, age in pulse.ages().items()
@@ -72,9 +83,9 @@ def health_app(*, pulse: Pulse, queue: KeyQueue) -> web.Application:  # type: ig
 
     async def ready(_: web.Request) -> web.Response:
         wrong = defects(pulse=pulse, queue=queue)
-        if not pulse.ready.is_set():
-            wrong.append("the watches have not started")
-        wrong += [] if pulse.has_all else ["not every resource has been listed"]
+        if pulse.standby is None:  # a replica that stands by is as ready as it gets
+            wrong += [] if pulse.ready.is_set() else ["the watches have not started"]
+            wrong += [] if pulse.has_all else ["not every resource has been listed"]
         return web.Response(status=503 if wrong else 200, text="\n".join(wrong or ["ok"]) + "\n")
 
     app = web.Application()

@@ -47,6 +47,7 @@ class OperatorMetrics:
     api_requests: Counter = field(init=False)
     api_seconds: Histogram = field(init=False)
     leader: Gauge = field(init=False)
+    node_loss_detection: Gauge = field(init=False)
 
     def __post_init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -98,6 +99,12 @@ class OperatorMetrics:
         self.leader = Gauge(
             f"{OPERATOR}_leader",
             "1 on the replica that works; it alone exports per-job series.",
+            registry=registry,
+        )
+        self.node_loss_detection = Gauge(
+            f"{OPERATOR}_node_loss_detection",
+            "1: a dead node is noticed by its heartbeats; 0, limited: it may not read nodes, so it "
+            "notices when Kubernetes evicts their pods.",
             registry=registry,
         )
 

@@ -40,10 +40,14 @@ class Lease:
 
 
 class Nodes:
-    """Answers `views` for one pass. `clock` gives Unix seconds."""
+    """Answers `views` for one pass. `clock` gives Unix seconds. Without `may_read` nothing is known
+    of any node, and nothing is held against one."""
 
-    def __init__(self, cluster: Cluster, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: Cluster, *, clock: Callable[[], float], may_read: bool = True
+    ) -> None:
         self._cluster = cluster
+        self._may_read = may_read
         self._clock = clock
         self._objects: dict[str, tuple[float, Raw | None]] = {}
         self._leases: dict[str, Lease] = {}
@@ -69,7 +73,7 @@ class Nodes:
     async def views(self, names: Iterable[str], *, in_doubt: bool) -> Mapping[str, NodeView]:
         """`in_doubt`: something about the pods there looks dead, so fresh heartbeats count."""
         wanted = sorted(set(names))
-        if not wanted:
+        if not wanted or not self._may_read:
             return {}
         max_age = LEASE_SECONDS_IN_DOUBT if in_doubt else LEASE_SECONDS
         if in_doubt:

@@ -57,7 +57,8 @@ class Installed:
         assert done.returncode == 0, f"{done.stderr}\n{self.operator_log()}"
 
     def operator_log(self) -> str:
-        return self.kube.run("logs", f"deployment/{FULL_NAME}", "--tail=30", check=False)
+        operators = f"-lapp.kubernetes.io/instance={RELEASE}"
+        return self.kube.run("logs", operators, "--tail=30", check=False)
 
     def may(self, verb: str, resource: str, *, namespace: str = "default", name: str = "") -> bool:
         resource, _, subresource = resource.partition("/")
@@ -108,10 +109,14 @@ def installed(there: Installed) -> Installed:
 
 
 def test_it_comes_up_by_itself(installed: Installed) -> None:
-    [pod] = installed.kube.list("pods", selector=f"app.kubernetes.io/name={CHART.name}")
-    [status] = pod["status"]["containerStatuses"]
-    assert status["ready"]
-    assert status["restartCount"] == 0
+    pods = installed.kube.list("pods", selector=f"app.kubernetes.io/name={CHART.name}")
+    assert len(pods) == 2
+    for pod in pods:
+        [status] = pod["status"]["containerStatuses"]
+        assert status["ready"]
+        assert status["restartCount"] == 0
+    holder = installed.kube.get("lease", FULL_NAME)["spec"]["holderIdentity"]
+    assert holder.rpartition("_")[0] in {pod["metadata"]["name"] for pod in pods}
     served = installed.kube.get("crd", CRD)
     assert served["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     log = installed.operator_log()
@@ -158,16 +163,22 @@ def test_it_may_do_what_it_needs_and_no_more(installed: Installed) -> None:
     for verb in ("get", "update"):
         assert installed.may(verb, "configmaps", namespace=NAMESPACE, name=ledger)
         assert not installed.may(verb, "configmaps", namespace=NAMESPACE, name="another")
+        leases = "leases.coordination.k8s.io"
+        assert installed.may(verb, leases, namespace=NAMESPACE, name=FULL_NAME)
+        assert not installed.may(verb, leases, namespace=NAMESPACE, name="another")
 
 
 def test_prometheus_finds_it_as_the_monitor_says(installed: Installed) -> None:
     scrape = operator_scrape(installed.kube, namespace=NAMESPACE)
     with Prometheus(scrapes=[scrape], rules=(CHART / "files/rules.yaml").read_text()) as prometheus:
-        up = f'up{{job="{OPERATOR_JOB}"}}'
-        prometheus.wait("the operator is scraped", lambda: prometheus.value(up) == 1)
+        up = f'sum(up{{job="{OPERATOR_JOB}"}})'
+        prometheus.wait("both replicas are scraped", lambda: prometheus.value(up) == 2)
         prometheus.wait(
-            "its own series",
-            lambda: prometheus.value("count(resumable_training_operator_build_info)") == 1,
+            "one of the two leads",
+            lambda: (
+                prometheus.value("count(resumable_training_operator_build_info)") == 2
+                and prometheus.value("sum(resumable_training_operator_leader)") == 1
+            ),
         )
 
 
@@ -189,7 +200,16 @@ def test_in_some_namespaces_only(installed: Installed) -> None:
     for verb, resource in CLUSTER_WIDE:
         assert installed.may(verb, resource), f"{verb} {resource} is refused"
     assert "forbidden" not in installed.operator_log().lower()
-    installed.install(**{"watch.namespaces": []})
+    # And without anything outside of them.
+    uid = installed.kube.get("namespace", "kube-system")["metadata"]["uid"]
+    few = {"watch.namespaces": ["team-a"], "rbac.nodes": False, "clusterUID": uid}
+    installed.install(**few)
+    for verb, resource in [*CLUSTER_WIDE, *NEEDED]:
+        assert not installed.may(verb, resource), f"{verb} {resource} is allowed"
+    log = installed.operator_log()
+    assert "NodeLossDetection=Limited" in log
+    assert "forbidden" not in log.lower()
+    installed.install(**{"watch.namespaces": [], "rbac.nodes": True, "clusterUID": ""})
 
 
 def test_uninstalling_leaves_the_jobs(installed: Installed) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kit import tools
 from kit.chart import CHART, MONITORING_APIS, render
-from kit.chart_objects import VARIANTS, find, kinds
+from kit.chart_objects import VARIANTS, find, kinds, operator
 
 SYNC = CHART.parent / "sync.py"
 
@@ -60,20 +60,76 @@ def test_crd_is_the_generated_file() -> None:
 def test_pod_keeps_to_the_restricted_standard() -> None:
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
     deployment = find(render(), "Deployment")
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     pod = deployment["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 65532
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+    assert [set(volume) - {"name"} for volume in pod["volumes"]] == [{"projected"}, {"emptyDir"}]
     [container] = pod["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
+    token = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp", token]
+    # The token is this container's only: whoever else uses the ServiceAccount gets none by itself.
+    assert pod["automountServiceAccountToken"] is False
+    assert find(render(), "ServiceAccount")["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(("replicas", "unavailable", "budgets"), [(1, 0, 0), (2, 1, 1), (3, 1, 1)])
+def test_replicas_can_be_drained_and_replaced_one_by_one(
+    replicas: int, unavailable: int, budgets: int
+) -> None:
+    """A budget that allows no eviction would block every drain."""
+    objects = render(values={"replicas": replicas})
+    deployment = find(objects, "Deployment")["spec"]
+    assert deployment["replicas"] == replicas
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == unavailable
+    found = [each["spec"] for each in objects if each["kind"] == "PodDisruptionBudget"]
+    assert len(found) == budgets
+    for budget in found:
+        assert (budget["maxUnavailable"], "minAvailable" in budget) == (1, False)
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        assert budget["selector"] == deployment["selector"]
+    [away] = deployment["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert away["podAffinityTerm"]["labelSelector"] == deployment["selector"]
+    assert {t["tolerationSeconds"] for t in deployment["template"]["spec"]["tolerations"]} == {10}
+    off = {"replicas": replicas, "podDisruptionBudget.enabled": False}
+    assert "PodDisruptionBudget" not in kinds(render(values=off))
+
+
+def test_the_lease_is_made_without_a_holder_and_named_to_the_operator() -> None:
+    """An upgrade touches only what the manifest names: who holds it stays."""
+    objects = render(values={"leaderElection.leaseSeconds": 15})
+    lease = find(objects, "Lease")
+    assert "spec" not in lease
+    environment = {e["name"]: e.get("value") for e in operator(objects)["env"]}
+    assert environment["RTJ_LEASE"] == lease["metadata"]["name"]
+    assert environment["RTJ_LEASE_SECONDS"] == "15"
+
+
+def test_what_is_added_arrives_as_it_is() -> None:
+    objects = render(values=VARIANTS["everything"])
+    assert find(objects, "ConfigMap", name="their-own")
+    text = "{{ .Values.not.a.template }}"
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "x"},
+        "data": {"a": text},
+    }
+    kept = render(values={"extraObjects": [config]})
+    assert find(kept, "ConfigMap", name="x")["data"]["a"] == text
+    pod = find(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["hostUsers"] is False
+    [spread] = pod["topologySpreadConstraints"]
+    selector = find(objects, "Deployment")["spec"]["selector"]
+    assert spread["labelSelector"] == selector
 
 
 def test_monitors_are_rendered_where_their_api_is() -> None:

@@ -34,6 +34,9 @@ def test_no_role_has_wildcards_secrets_or_other_ways_to_more_power(variant: str)
             (name,) = rule["resourceNames"]
             assert name.endswith("-nodes"), where
             assert (where, rule["verbs"]) == ("Role rtj-system", ["get", "update"])
+        if "leases" in rule["resources"] and where != "Role kube-node-lease":
+            assert rule["resourceNames"] == [rule["resourceNames"][0]], where
+            assert (where, rule["verbs"]) == ("Role rtj-system", ["get", "update"])
         if "namespaces" in rule["resources"]:
             assert (rule["resourceNames"], rule["verbs"]) == (["kube-system"], ["get"]), where
         assert not {"impersonate", "bind", "escalate"} & set(rule["verbs"]), where
@@ -105,6 +108,15 @@ def test_with_a_list_of_namespaces_the_same_rules_hold_there_only() -> None:
     assert bound == {"team-a", "team-b", "kube-node-lease"}
 
 
+def test_without_nodes_nothing_is_asked_for_outside_of_the_namespaces() -> None:
+    objects = render(values=VARIANTS["no nodes"])
+    assert granted(objects, name="rto-resumable-training-operator") == in_namespace("team-a")
+    bound = [each["kind"] for each in objects if each["kind"].endswith("Binding")]
+    assert set(bound) == {"RoleBinding"}
+    spaces = {e["metadata"].get("namespace") for e in objects if e["kind"] == "Role"}
+    assert spaces == {"team-a", "rtj-system"}
+
+
 def test_cluster_roles_of_people_cover_jobs() -> None:
     objects = render()
     by_name = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ClusterRole"}
@@ -120,9 +132,12 @@ def test_cluster_roles_of_people_cover_jobs() -> None:
     assert "create" in edit["rules"][0]["verbs"]
 
 
-def test_the_operator_may_keep_its_node_ledger_and_no_other_config_map() -> None:
+def test_the_operator_may_keep_its_node_ledger_and_its_lease_and_no_other() -> None:
     objects = render()
-    assert granted(objects, name=LEDGER) == expand("rtj-system", "", "configmaps", "get update")
+    assert granted(objects, name=LEDGER) == (
+        expand("rtj-system", "", "configmaps", "get update")
+        | expand("rtj-system", "coordination.k8s.io", "leases", "get update")
+    )
     (bound,) = [
         each
         for each in objects

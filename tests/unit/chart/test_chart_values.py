@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from kit.chart import CHART, render
-from kit.chart_objects import kinds, operator
+from kit.chart_objects import VARIANTS, kinds, operator
 
 
 def test_operator_gets_what_it_reads() -> None:
@@ -42,6 +42,8 @@ def test_operator_gets_what_it_reads() -> None:
         "RTJ_LOG_LEVEL": "debug",
         "RTJ_HEALTH_PORT": "8081",
         "RTJ_METRICS_PORT": "9090",
+        "RTJ_LEASE": "rto-resumable-training-operator",
+        "RTJ_LEASE_SECONDS": "10",
         "RTJ_WORKERS": "16",
         "RTJ_SIDECAR_RESOURCES": '{"limits":{"memory":"2Gi"}}',
     }
@@ -51,6 +53,8 @@ def test_operator_gets_what_it_reads() -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"health": 8081, "metrics": 9090}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    assert container["livenessProbe"]["timeoutSeconds"] == 5
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
 
 
@@ -68,6 +72,10 @@ def test_operator_gets_what_it_reads() -> None:
         ({"ports.health": 80}, "health"),
         ({"logLevel": "loud"}, "logLevel"),
         ({"serviceAccount.create": False}, "serviceAccount.name is needed"),
+        ({"replicas": 0}, "replicas"),
+        ({"leaderElection.leaseSeconds": 1}, "leaseSeconds"),
+        ({"rbac.nodes": False}, "set watch.namespaces"),
+        ({"rbac.nodes": False, "watch.namespaces": ["a"]}, "set clusterUID"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) -> None:
@@ -137,5 +145,11 @@ def test_operator_understands_what_the_chart_sets() -> None:
     assert set(environment) <= known
     read = settings.settings_from(environment, hostname="host")
     assert read.namespaces == ("a",)
+    assert (read.lease_seconds, read.reads_nodes, read.cluster_uid) == (10, True, None)
+    few = operator(render(values=VARIANTS["no nodes"]))
+    limited = settings.settings_from(
+        {item["name"]: item.get("value", "from-the-pod") for item in few["env"]}, hostname="host"
+    )
+    assert (limited.reads_nodes, limited.cluster_uid) == (False, "ours")
     assert read.sidecar_resources == {"limits": {"cpu": 1}}
     assert read.sidecar_image == "resumable-training-sidecar:0.1.0"

@@ -16,6 +16,7 @@ from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.app import App
 from rtj_operator.shell.health import Pulse
 from rtj_operator.shell.metrics import OperatorMetrics
+from rtj_operator.shell.queue import KeyQueue
 
 Raw = dict[str, Any]
 
@@ -270,6 +271,7 @@ async def make_app(cluster):  # type: ignore[no-untyped-def]
             metrics=OperatorMetrics(),
             pulse=Pulse(resources=()),
             instance="test",
+            queue=KeyQueue(),
             **options,
         )
         apps.append(app)

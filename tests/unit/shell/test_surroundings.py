@@ -385,6 +385,22 @@ def test_a_silent_watch_a_stuck_queue_and_a_hanging_pass_are_noticed() -> None:
     assert pulse.has_all
 
 
+def test_a_replica_that_stands_by_is_well_as_long_as_it_reads_the_lease() -> None:
+    clock, silent = Clock(0), [0.0]
+    pulse = Pulse(resources=("pods",), clock=clock, standby=lambda: silent[0])
+    queue: KeyQueue[str] = KeyQueue(clock=clock)
+    clock.now = 5000
+    assert defects(pulse=pulse, queue=queue) == []
+    silent[0] = 61
+    assert defects(pulse=pulse, queue=queue) == [
+        "standing by, and the Lease could not be read for 61 s"
+    ]
+    pulse.begin()
+    assert defects(pulse=pulse, queue=queue) == [], "its watches begin now"
+    clock.now = 5700
+    assert defects(pulse=pulse, queue=queue) == ["the watch of pods is silent for 700 s"]
+
+
 # --- settings ------------------------------------------------------------------------------------
 
 
@@ -402,6 +418,7 @@ def test_settings_from_the_environment() -> None:
     assert settings.sidecar_resources == {"limits": {"cpu": "1"}}
     assert settings.instance == "operator-0"
     assert (settings.health_port, settings.metrics_port) == (8080, 9090)
+    assert (settings.lease, settings.lease_seconds, settings.reads_nodes) == (None, 10, True)
 
 
 @pytest.mark.parametrize(
@@ -413,6 +430,9 @@ def test_settings_from_the_environment() -> None:
         ("RTJ_HEALTH_PORT", "http"),
         ("RTJ_METRICS_PORT", "99999"),
         ("RTJ_WORKERS", "0"),
+        ("RTJ_LEASE", "without-a-namespace"),
+        ("RTJ_LEASE_SECONDS", "soon"),
+        ("RTJ_READS_NODES", "maybe"),
         ("RTJ_SIDECAR_RESOURCES", "{"),
         ("RTJ_SIDECAR_RESOURCES", '{"cpu": 1}'),
     ],
