@@ -3,11 +3,12 @@
 Prints JSON. `choose`: a sidecar that knows nothing of the run reads its records from a real S3
 server and orders the candidates, as a new pod's rank 0 does before a choice: seconds, CPU seconds
 and requests, by number of saves, first without and then with bundles (see docs/store-format.md),
-and once more in the same process. `check`: proving that a save of many files is in the store as
-recorded, by number of files: seconds and requests. `validate`: one large file of each format judged
-from the page cache, against one SHA-256 pass over the same bytes, in turns. Asserts nothing about
-time. Cost against number and size is in the rows; `--plot DIRECTORY` draws them, where there is a
-matplotlib.
+and once more in the same process. `dropped`: the same of a run with one durable save and many that
+were dropped, before and after its holder has swept them. `check`: proving that a save of many files
+is in the store as recorded, by number of files: seconds and requests. `validate`: one large file of
+each format judged from the page cache, against one SHA-256 pass over the same bytes, in turns.
+Asserts nothing about time. Cost against number and size is in the rows; `--plot DIRECTORY` draws
+them, where there is a matplotlib.
 
     python benchmarks/discovery.py --saves 100 1000 10000 --files 10 100 1000 --gigabytes 4
 """
@@ -39,7 +40,13 @@ from rtj_sidecar.checkpoints.types import Gate, GateResult  # noqa: E402
 from rtj_sidecar.runs.commit import Committed  # noqa: E402
 from rtj_sidecar.runs.fence import Claimed  # noqa: E402
 from rtj_sidecar.runs.keys import SaveId  # noqa: E402
-from rtj_sidecar.runs.records import Parent, SaveFacts  # noqa: E402
+from rtj_sidecar.runs.records import (  # noqa: E402
+    MarkKind,
+    MarkRecord,
+    Parent,
+    PartRecord,
+    SaveFacts,
+)
 from rtj_sidecar.runs.run import Run  # noqa: E402
 from rtj_sidecar.runs.ships import Named  # noqa: E402
 from rtj_sidecar.runs.upload import LocalFile  # noqa: E402
@@ -143,6 +150,48 @@ def choose(server: S3Server, saves: int) -> dict[str, Any]:
     }
 
 
+def dropped(server: S3Server, saves: int) -> dict[str, Any]:
+    place = Place(server, f"dropped-{saves}")
+    run = place.run()
+    with tempfile.TemporaryDirectory() as disk:
+        first_save(run, Path(disk), files=2)
+    ship = run.read_ships(fence=1)[0]
+
+    def drop(n: int) -> None:
+        """A save that got its name and a part, and was given up two hours ago."""
+        told = {"n": n, "name": f"f1-n{n}-s{n}", "step": n}
+        part = PartRecord(fence=1, n=n, rank=0, why_none="no files", written_at=time.time())
+        mark = MarkRecord(
+            kind=MarkKind.DROPPED,
+            reason="UploadLagging",
+            message="rank 0 did not send its part",
+            marked_at=time.time() - 7200,
+        )
+        for key, record in (
+            (f"ships/f1/{n}.json", ship.model_copy(update=told)),
+            (f"parts/f1/{n}/0.json", part),
+            (f"marks/f1-n{n}/1.json", mark),
+        ):
+            place.store.put(f"run/{key}", record.dump_json().encode())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(drop, range(2, saves + 2)))
+
+    def chosen(by: Run) -> None:
+        assert by.candidates(by.history())[-1].step == 1
+
+    new = place.run()
+    cold, again = costs(place, lambda: chosen(new)), costs(place, lambda: chosen(new))
+    run.sweep(fence=1)
+    swept = place.run()
+    return {
+        "dropped": saves,
+        "not_swept": cold,
+        "not_swept_again": again,
+        "swept": costs(place, lambda: chosen(swept)),
+    }
+
+
 def check(server: S3Server, files: int) -> dict[str, Any]:
     place = Place(server, f"check-{files}")
     run = place.run()
@@ -227,6 +276,7 @@ def plot(result: dict[str, Any], directory: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--saves", type=int, nargs="*", default=[100, 1000, 10_000])
+    parser.add_argument("--dropped", type=int, nargs="*", default=[100, 1000])
     parser.add_argument("--files", type=int, nargs="*", default=[10, 100, 1000])
     parser.add_argument("--gigabytes", type=float, default=1.0, help="0: validate nothing")
     parser.add_argument("--rounds", type=int, default=3)
@@ -239,6 +289,7 @@ def main() -> int:
         os.environ["AWS_SECRET_ACCESS_KEY"] = server.secret_key
         for what, call, numbers in (
             ("choose", choose, options.saves),
+            ("dropped", dropped, options.dropped),
             ("check", check, options.files),
         ):
             result[what] = []

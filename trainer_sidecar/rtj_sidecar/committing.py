@@ -35,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WAIT_SECONDS = 900.0
+SWEEP_SECONDS = 3600.0
 KEY, ARCHIVE = "store", "archive"
 
 
@@ -47,7 +48,8 @@ class Committing:
         self._word = word
         self._moving: asyncio.Task[None] | None = None  # to the archive
         self._held: str | None = None  # why retention deletes nothing
-        self._swept = 0  # the fence under which leftovers were last looked for
+        self._swept = 0  # the fence under which leftovers were last looked for, and when
+        self._swept_at = 0.0
         self.retry_at: float | None = None  # monotonic: the store had a problem in this round
 
     async def commit(self, ship: ShipRecord, *, is_awaited: bool) -> None:
@@ -166,15 +168,17 @@ class Committing:
             log.info("archived %s", done.name)
 
     async def _sweep(self, fence: int) -> None:
-        """Once a fence, when its first save is durable: no start waits for it.
+        """When the first save of a fence is durable, no start waits for it; then once an hour, so
+        that a long attempt leaves few records of what it dropped to whoever lists the run next.
 
         Later where a file still moves to the archive, begun under the fence before."""
         run = self._at.run
-        if run is None or self._swept == fence or self._is_moving:
+        is_done = self._swept == fence and time.monotonic() - self._swept_at < SWEEP_SECONDS
+        if run is None or is_done or self._is_moving:
             return
         done = await self.in_store(run.sweep, fence=fence)
         if isinstance(done, Swept):
-            self._swept = fence
+            self._swept, self._swept_at = fence, time.monotonic()
             if done.uploads or done.saves:
                 log.info("ended %d unfinished uploads, freed %s", done.uploads, done.saves)
 

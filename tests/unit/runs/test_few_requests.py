@@ -10,7 +10,7 @@ import pytest
 from kit.memory_store import MemoryStore
 from kit.run_writer import begun, one_save, run_of
 from rtj_sidecar.runs import verify
-from rtj_sidecar.runs.bundles import SIZE
+from rtj_sidecar.runs.bundles import SIZE, WORTH
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.records import MarkKind, SaveFacts
 from rtj_sidecar.runs.run import Run
@@ -217,3 +217,86 @@ def test_a_mark_is_read_once(run: Run, store: Counting, tmp_path: Path) -> None:
     assert store.calls["get"] == 1, "the fence"
     another(store).judging.mark(name, kind=MarkKind.UNPINNED, reason="x", message="not any more")
     assert not run.history().pinned(SaveId(1, 1)), "a new one is seen"
+
+
+def dropped(run: Run, store: Counting, *, first: int, saves: int) -> None:
+    """Saves that got a name and a part, and were dropped, as a store that is too slow has them."""
+    for n in range(first, first + saves):
+        facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n)
+        named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+        assert isinstance(named, Named)
+        run.answer_none(named.ship, why="no files")
+        run.judging.mark(
+            named.ship.name, kind=MarkKind.DROPPED, reason="UploadLagging", message="late", fence=1
+        )
+
+
+def test_a_look_at_many_dropped_saves_reads_no_part_of_them_and_each_record_once(
+    run: Run, store: Counting
+) -> None:
+    dropped(run, store, first=1, saves=WORTH + 10)
+    new = another(store)
+    store.calls.clear()
+    history = new.history()
+    assert len(history.ships) == WORTH + 10
+    assert all(history.condemned(save) for save in history.ships)
+    # A ship and a mark of each, and the fence; ships, manifests twice, marks, fences, mark bundles.
+    assert store.calls["get"] == 2 * (WORTH + 10) + 1
+    assert store.calls["list"] == 6
+    store.calls.clear()
+    assert new.history() == history
+    assert store.calls["get"] == 1
+    assert store.calls["list"] == 5
+
+
+def test_marks_of_a_long_run_are_read_from_bundles(run: Run, store: Counting) -> None:
+    dropped(run, store, first=1, saves=2 * SIZE)
+    for key in [key for key in store.objects if "/ships/" in key or "/parts/" in key]:
+        del store.objects[key]  # as a sweep leaves it
+    assert isinstance(run.sweep(fence=1), Swept)
+    assert len([key for key in store.objects if key.startswith("run/bundles/marks/")]) == 2
+    new = another(store)
+    store.calls.clear()
+    marks = new.history().marks
+    assert len(marks) == 2 * SIZE
+    assert store.calls["get"] == 2 + 1  # the bundles, and the fence
+    # What changed since it was bundled is read itself.
+    (key,) = [key for key in store.objects if key.startswith("run/marks/f1-n7/")]
+    there = store.get(key)
+    assert there is not None
+    store.put(key, there.data.replace(b"late", b"LATE"))
+    assert another(store).history().marks[SaveId(1, 7)][0].message == "LATE"
+
+
+def test_a_damaged_bundle_of_marks_costs_requests_and_nothing_else(
+    run: Run, store: Counting
+) -> None:
+    dropped(run, store, first=1, saves=WORTH)
+    assert isinstance(run.sweep(fence=1), Swept)
+    (key,) = [key for key in store.objects if key.startswith("run/bundles/marks/")]
+    store.put(key, b"{")
+    assert len(another(store).history().marks) == WORTH
+
+
+def test_a_save_committed_beside_a_look_at_many_open_ones_is_not_open_in_it(
+    run: Run, store: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its ship is listed after the manifests were: another listing finds it."""
+    dropped(run, store, first=2, saves=WORTH)
+    save(run, 1, tmp_path, files=1)
+    manifest = store.objects.pop("run/manifests/f1-n1.json")
+    listing = store.list
+    asked: list[str] = []
+
+    def list_and_commit(prefix: str):  # type: ignore[no-untyped-def]
+        found = list(listing(prefix))
+        if prefix.endswith("/manifests/"):
+            asked.append(prefix)
+            store.objects["run/manifests/f1-n1.json"] = manifest
+        return iter(found)
+
+    monkeypatch.setattr(store, "list", list_and_commit)
+    history = another(store).history()
+    assert len(asked) == 2
+    assert SaveId(1, 1) in history.manifests
+    assert SaveId(1, 1) not in history.ships

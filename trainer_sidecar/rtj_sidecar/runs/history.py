@@ -1,6 +1,6 @@
 """One look at all records of a run, as plain data.
 
-Read in this order: fences, ships and manifests, marks, parts of what is open; what is written
+Read in this order: fences, ships and manifests, marks, parts of what is undecided; what is written
 meanwhile may be missed but never makes a record appear without those it rests on, nor a save open
 that was committed before its ship was seen. Judges nothing: see `lineage`.
 """
@@ -17,6 +17,7 @@ from rtj_sidecar.runs import keys
 from rtj_sidecar.runs.bundles import WORTH, Known, believed, read_bundles
 from rtj_sidecar.runs.context import OF_ONE_RECORD, Context
 from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.mark_bundles import MarkId, bundled_marks, listed_marks
 from rtj_sidecar.runs.records import (
     FenceRecord,
     ManifestRecord,
@@ -34,7 +35,8 @@ CONDEMNING = (MarkKind.INVALID, MarkKind.POISON, MarkKind.DROPPED)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """`ships` and `parts` hold what has no readable manifest; `broken`: key -> what is wrong."""
+    """`ships` hold what has no readable manifest, `parts` what is not dropped either; `broken`: key
+    -> what is wrong."""
 
     fences: tuple[FenceRecord, ...] = ()
     ships: Mapping[SaveId, ShipRecord] = field(default_factory=dict)
@@ -127,11 +129,13 @@ def read_history(
     context: Context,
     *,
     cache: dict[SaveId, ManifestRecord] | None = None,
-    said: dict[tuple[SaveId, int], MarkRecord] | None = None,
+    said: dict[MarkId, MarkRecord] | None = None,
+    named: dict[SaveId, ShipRecord] | None = None,
 ) -> History:
-    """`cache` keeps manifests, `said` marks between calls: neither ever changes."""
+    """`cache` keeps manifests, `said` marks, `named` ships between calls: none ever changes."""
     cache = {} if cache is None else cache
     said = {} if said is None else said
+    named = {} if named is None else named
     fences = sorted(
         number for key in context.keys(keys.FENCES) if (number := keys.parse_fence(key)) is not None
     )
@@ -147,18 +151,22 @@ def read_history(
             if bundles is None and len(unread) >= WORTH:
                 bundles = begin(lambda: read_bundles(context))
         ships = reading_ships()
-        marks = [found for key in context.keys(keys.MARKS) if (found := keys.parse_mark(key))]
+        marks = listed_marks(context)
         fence_records = context.map(
             lambda number: context.read(keys.fence_key(number), FenceRecord), fences
         )
         if bundles is not None:
             cache |= believed(bundles(), unread)
-    # Ships were listed beside manifests: whether one was committed meanwhile is asked for by name.
+    # Ships were listed beside manifests: whether one was committed meanwhile is asked for by name,
+    # or where there are many, by another listing.
     open_yet = [save for save in ships if save not in listed]
+    if len(open_yet) >= WORTH:
+        listed |= listed_manifests(context)
+        open_yet = [save for save in open_yet if save in listed]
     known = cache.copy()  # what another look at this moment takes out is none of ours
     for save in open_yet:
         known.pop(save, None)
-    manifests = sorted([*listed, *open_yet])
+    manifests = sorted({*listed, *open_yet})
     broken: dict[str, str] = {}
 
     def manifest(save: SaveId) -> None:
@@ -177,15 +185,16 @@ def read_history(
     context.map(manifest, [save for save in manifests if save not in known])
     committed = {save: known[save] for save in manifests if save in known}
     pending = [save for save in ships if save not in committed]
-    ship_records = context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), pending)
+    unheard = [save for save in pending if save not in named]
+    ship_records = context.map(lambda s: context.read(keys.ship_key(s), ShipRecord), unheard)
+    named |= {save: at[0] for save, at in zip(unheard, ship_records, strict=True) if at is not None}
+    _read_marks(context, marks, said)
     # Only of what is open: a long run has more parts than all other records together.
-    wanted = [at for found in context.map(partial(_parts_of, context), pending) for at in found]
+    undecided = [save for save in pending if save not in _dropped(said)]
+    wanted = [at for found in context.map(partial(_parts_of, context), undecided) for at in found]
     part_records = context.map(
         lambda at: context.read(keys.part_key(at[0], at[1]), PartRecord), wanted
     )
-    new = [at for at in sorted(marks) if at not in said]
-    new_marks = context.map(lambda at: context.read(keys.mark_key(*at), MarkRecord), new)
-    said |= {at: mark[0] for at, mark in zip(new, new_marks, strict=True) if mark is not None}
     found_parts: dict[SaveId, dict[int, PartRecord]] = {}
     for (save, rank), part in zip(wanted, part_records, strict=True):
         if part is not None:
@@ -197,9 +206,7 @@ def read_history(
     return History(
         fences=tuple(found[0] for found in fence_records if found is not None),
         ships={
-            save: found[0]
-            for save, found in zip(pending, ship_records, strict=True)
-            if found is not None and found[0].reserved is None
+            save: named[save] for save in pending if save in named and named[save].reserved is None
         },
         parts=found_parts,
         manifests=committed,
@@ -208,6 +215,25 @@ def read_history(
         required=context.about.required,
         named=frozenset([*ships, *manifests, *(save for save, _ in marks)]),
     )
+
+
+def _read_marks(
+    context: Context,
+    marks: Mapping[MarkId, str | None],
+    said: dict[MarkId, MarkRecord],
+) -> None:
+    """Into `said`: what it does not know yet of the listed marks."""
+    new = {at: etag for at, etag in sorted(marks.items()) if at not in said}
+    if len(new) >= WORTH:
+        said |= bundled_marks(context, new)
+    left = [at for at in new if at not in said]
+    read = context.map(lambda at: context.read(keys.mark_key(*at), MarkRecord), left)
+    said |= {at: mark[0] for at, mark in zip(left, read, strict=True) if mark is not None}
+
+
+def _dropped(said: Mapping[MarkId, MarkRecord]) -> set[SaveId]:
+    """Saves that will never be committed, whatever their parts say."""
+    return {save for (save, _), mark in said.items() if mark.kind == MarkKind.DROPPED}
 
 
 def listed_manifests(context: Context) -> dict[SaveId, str | None]:

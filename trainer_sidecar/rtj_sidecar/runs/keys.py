@@ -17,6 +17,7 @@ PARTS = "parts/"
 MANIFESTS = "manifests/"
 MARKS = "marks/"
 BUNDLES = "bundles/"
+MARK_BUNDLES = "bundles/marks/"
 CHECKPOINTS = "checkpoints/"
 READY = "ready/"
 
@@ -26,6 +27,7 @@ _SHIP = re.compile(r"ships/f(\d+)/(\d+)\.json")
 _PART = re.compile(r"parts/f(\d+)/(\d+)/(\d+)\.json")
 _MANIFEST = re.compile(r"manifests/f(\d+)-n(\d+)\.json")
 _BUNDLE = re.compile(r"bundles/f\d+-n\d+_f\d+-n\d+\.json")
+_MARK_BUNDLE = re.compile(r"bundles/marks/[0-9a-f]{16}\.json")
 _READY = re.compile(r"ready/f(\d+)/(\d+)\.json")
 _MARK = re.compile(r"marks/f(\d+)-n(\d+)/(\d+)\.json")
 
@@ -95,6 +97,15 @@ def bundle_key(first: SaveId, last: SaveId) -> str:
 
 def is_bundle(key: str) -> bool:
     return _BUNDLE.fullmatch(key) is not None
+
+
+def mark_bundle_key(digest: str) -> str:
+    """`digest`: 16 hex digits, of the marks in it."""
+    return f"{MARK_BUNDLES}{digest}.json"
+
+
+def is_mark_bundle(key: str) -> bool:
+    return _MARK_BUNDLE.fullmatch(key) is not None
 
 
 def marks_of(save: SaveId) -> str:

@@ -54,6 +54,7 @@ from rtj_sidecar.runs.index import newest_told, write_index
 from rtj_sidecar.runs.judging import Judging
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.many_records import many_records
+from rtj_sidecar.runs.mark_bundles import write_mark_bundles
 from rtj_sidecar.runs.moving import Moving
 from rtj_sidecar.runs.ready import Agreement
 from rtj_sidecar.runs.records import (
@@ -125,6 +126,7 @@ class Run:
         self.processes: int | None = None  # of all pods together
         self._manifests: dict[SaveId, ManifestRecord] = {}
         self._marks: dict[tuple[SaveId, int], MarkRecord] = {}
+        self._ships: dict[SaveId, ShipRecord] = {}
         self.moving = Moving(self._context, wanted=self.wanted)
         self.tending = Tending(self._context, history=self.history, forget=self._forget)
         self.judging = Judging(self._context, manifest_of=self.manifest, history=self.history)
@@ -232,7 +234,9 @@ class Run:
     def history(self) -> History:
         """All records, read now."""
         with many_records():
-            return read_history(self._context, cache=self._manifests, said=self._marks)
+            return read_history(
+                self._context, cache=self._manifests, said=self._marks, named=self._ships
+            )
 
     def candidates(self, history: History) -> list[Candidate]:
         """Newest first: durable ones, and named ships that are not durable yet.
@@ -384,6 +388,7 @@ class Run:
         done = sweep(self._context, history, fence=fence)
         if isinstance(done, Swept):
             write_bundles(self._context, history.manifests, listed_manifests(self._context))
+            write_mark_bundles(self._context)
         return done
 
     # --- every rank ------------------------------------------------------------------------------
