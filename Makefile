@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo docs docs-serve test lint typecheck unit property simulation contract e2e scale frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo docs docs-serve test lint typecheck unit property simulation contract e2e scale schedules frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ e2e: setup ## Real scheduler, kubelet, containerd, S3, Prometheus, Helm, PyTorch
 
 scale: setup ## Many jobs, simulated sidecars
 	@scripts/test $@
+
+schedules: setup-lint ## COUNT random schedules of faults in the simulation (default 10000; seeds printed; long, not in CI)
+	@nice -n 19 $(PY) -u -m kit.schedules --count $${COUNT:-10000} --first $${FIRST:-0}
 
 frameworks: ## Every training framework, for real: saves, killed saves, resumes (long; not in CI)
 	@scripts/setup trainer

@@ -27,13 +27,17 @@ class Scenario:
     world: dict[str, Any] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, *, gate: Callable[[str], None] | None = None) -> Operator:
-        """Plays the story from the start; `gate` may kill the operator before any write."""
+    def run(
+        self,
+        *,
+        gate: Callable[[str], None] = lambda what: None,
+        after: Callable[[str], None] = lambda what: None,
+    ) -> Operator:
+        """Plays the story from the start; the operator may be killed before or after any write."""
         fields = {"replicas": 2, "run_id": "ns/gpt", "template_hash": "h1", **self.spec}
         spec = JobSpec(**fields)
         world = World(spec=spec, **self.world)
-        if gate is not None:
-            world.gate = gate
+        world.gate, world.after = gate, after
         operator = Operator(world)
         self.play(operator)
         return operator

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rtj_api import contract, wire
+from rtj_api.reasons import Reason
 from rtj_api.rules.hang import Standing
 from rtj_api.status import Status
 from rtj_api.wire import TrainerState
@@ -31,6 +32,8 @@ from rtj_operator.core.plan import (
     FreePod,
     PatchDirective,
 )
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.records import MarkKind
 
 from kit import (
     simulated_laws,
@@ -41,8 +44,9 @@ from kit import (
 )
 from kit.simulated_laws import LawBroken
 from kit.simulated_nodes import TICK
-from kit.simulated_pod import Pod, Save
+from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Pod
 from kit.simulated_queue import Queue
+from kit.simulated_store import Store
 from kit.simulated_store_mode import Agreement
 from kit.simulated_trouble import Trouble
 
@@ -55,28 +59,8 @@ class Crash(Exception):
     """The operator died before this write."""
 
 
-@dataclass
-class Store:
-    fence: int = 0
-    saves: list[Save] = field(default_factory=list)  # durable, oldest first
-    invalid: set[str] = field(default_factory=set)
-    reachable: bool = True
-    refused: int = 0  # publishes of a zombie
-
-    def commit(self, save: Save) -> None:
-        if all(s.name != save.name for s in self.saves):
-            save.durable = True
-            self.saves.append(save)
-
-    def valid(self) -> list[Save]:
-        return [s for s in self.saves if s.name not in self.invalid]
-
-    def newest(self) -> Save | None:
-        valid = self.valid()
-        return max(valid, key=lambda s: (s.step, s.fence)) if valid else None
-
-    def can_restore(self, name: str) -> bool:
-        return any(s.name == name for s in self.valid())
+class ServerError(Exception):
+    """5xx: the write was not done, or was and nobody said so."""
 
 
 @dataclass
@@ -88,6 +72,7 @@ class Node:
     exists: bool = True
     lease_at: float = 0.0
     silent_since: float | None = None
+    skew: float = 0.0  # seconds that its clock is ahead
     troubles: tuple[str, ...] = ()  # what its object says against it
     taints: tuple[str, ...] = ()  # key:effect
     tainted_at: dict[str, float] = field(default_factory=dict)  # as it was first looked at
@@ -132,15 +117,23 @@ class World:
     ignores_stop: bool = False  # trainers that do not obey a stop step, whatever the spec says
     deaf_to_stop: frozenset[int] = frozenset()  # ranks to which no stop step gets through
     save_seconds: float = 0.5
+    step_seconds: float = STEP_SECONDS
+    upload_seconds: float = UPLOAD_SECONDS
+    api_down: bool = False  # for everybody
     deaf: bool = False  # the operator hears no report; pods hear each other
     deaf_ranks: frozenset[int] = frozenset()  # … of these ranks
     node_ledger: NodeLedger = field(default_factory=NodeLedger)
     agreements: dict[int, Agreement] = field(default_factory=dict)  # by attempt, in the store
     gate: Callable[[str], None] = lambda what: None
+    after: Callable[[str], None] = lambda what: None  # a write was done, its answer not heard
+    started: set[int] = field(default_factory=set)  # attempts that passed the point of no return
     writes: int = 0
     _parsed: tuple[dict[str, Any], Status] | None = None
 
     def __post_init__(self) -> None:
+        self.store.clock = lambda: self.now
+        self.store.job_uid, self.store.world_size = self.job_uid, self.spec.replicas
+        self.store.layout = self.layout or self.store.layout
         if not self.nodes:
             for i in range(self.spec.replicas + 2):
                 self.nodes[f"node{i}"] = Node(name=f"node{i}", gpus=1, lease_at=self.now)
@@ -224,7 +217,7 @@ class World:
 
     def corrupt(self, name: str) -> None:
         """The save is damaged in the store and in every pod; the sidecars will find it so."""
-        self.store.invalid.add(name)
+        self.store.condemn(name, kind=MarkKind.INVALID, reason=Reason.CHECKPOINT_CORRUPT)
         for pod in self.pods.values():
             pod.pinned = [n for n in pod.pinned if n != name]
             pod.change()
@@ -241,10 +234,11 @@ class World:
     def tick(self) -> None:
         self.now = round(self.now + TICK, 3)
         for node in self.nodes.values():
-            if node.linked and self.now - node.lease_at >= 10:
+            if node.linked and not self.api_down and self.now - node.lease_at >= 10:
                 node.lease_at = self.now
-        simulated_queue.reconcile(self)
-        simulated_nodes.schedule(self)
+        if not self.api_down:
+            simulated_queue.reconcile(self)
+            simulated_nodes.schedule(self)
         before = {p.uid: (p.sequence, p.boot) for p in self.pods.values()}
         for pod in [*self.pods.values(), *self.ghosts]:
             node = self.nodes.get(pod.node or "")
@@ -255,36 +249,21 @@ class World:
             self._listen(pod)
             if before.get(pod.uid) != (pod.sequence, pod.boot):
                 self.hint = True
-        simulated_nodes.collect(self)
-
-    def roll_forward(self) -> None:
-        """A save that every living pod has pinned survives its holder: its parts are complete."""
+        if not self.api_down:
+            simulated_nodes.collect(self)
 
     def candidates(self, pod: Pod) -> list[wire.Candidate]:
-        """Newest first, as rank 0's sidecar would list them: durable ones, then its own pins."""
-        listed = self.store.saves if pod.listed else []
-        known = {s.name: s for s in listed}
-        result = [
+        """Newest first, as rank 0's sidecar would list them: the store's, then its own pins."""
+        listed = self.store.candidates() if pod.listed else []
+        known = {c.name for c in listed}
+        local = [
             wire.Candidate(
-                name=s.name,
-                step=s.step,
-                durable=True,
-                layout=self.layout,
-                invalid="CheckpointCorrupt" if s.name in self.store.invalid else None,
-                needs=[0],
-                written_at=s.written_at,
+                name=name, step=keys.step_in(name), durable=False, needs=[0], layout=self.layout
             )
-            for s in known.values()
+            for name in pod.pinned
+            if name not in known and not (pod.listed and self.store.bears(name))
         ]
-        for name in pod.pinned:
-            if name not in known:
-                step = int(name.rsplit("-s", 1)[1])
-                result.append(
-                    wire.Candidate(
-                        name=name, step=step, durable=False, needs=[0], layout=self.layout
-                    )
-                )
-        return sorted(result, key=lambda c: (c.step or 0, c.name), reverse=True)
+        return sorted([*listed, *local], key=lambda c: (c.step or 0, c.name), reverse=True)
 
     def _listen(self, pod: Pod) -> None:
         """The operator's poller: what it has last heard of this pod."""
@@ -292,7 +271,8 @@ class World:
         if pod.sidecar_up and pod.ip is not None and self.is_linked(pod) and not is_deaf:
             old = pod.last_report
             if old is None or (old.boot_id, old.sequence) != (f"b{pod.boot}", pod.sequence):
-                pod.last_report, pod.received_at = pod.report(self), self.now
+                said = simulated_views.shifted(pod.report(self), by=self.nodes[pod.node or ""].skew)
+                pod.last_report, pod.received_at = said, self.now
             pod.last_contact, pod.lost_at = self.now, None
             return
         is_new = pod.last_contact is not None and pod.lost_at is None
@@ -318,6 +298,8 @@ class World:
         if int(rv) != self.job_rv:
             raise Conflict("the job changed")
         simulated_laws.check_status(self, self.state, status)
+        if status.is_started:
+            self.started.add(status.attempt)
         self.job_rv += 1
         self.status = status.dump()
         self.hint = True
@@ -331,6 +313,8 @@ class World:
 
     def create(self, action: CreatePod | CreateSpare) -> None:
         self._write("create")
+        simulated_laws.is_decided_first(self, action)
+        simulated_laws.has_its_name(self, action)
         if action.name in self.pods:
             return
         self.uids += 1
@@ -388,6 +372,7 @@ class World:
         pod = self.pods.get(action.pod)
         if pod is None or pod.uid != action.uid or str(pod.rv) != action.resource_version:
             raise Conflict("the pod changed")
+        simulated_laws.is_decided_first(self, action)
         simulated_laws.check_directive(pod, action.directive)
         if action.labels_rank:
             pod.labelled = action.directive.rank

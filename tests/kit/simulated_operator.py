@@ -1,17 +1,19 @@
 """A simulated operator: observe, decide and apply over a simulated World.
 
-One guarded write at a time; the world's gate may raise Crash before any of them. What comes back
-at the next tick remembers nothing.
+One guarded write at a time; the world's gates may raise Crash or ServerError before or after any of
+them. What comes back after a crash remembers nothing.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import Observed
 from rtj_operator.core.plan import (
+    Action,
     CreatePod,
     CreateSpare,
     DeleteJob,
@@ -22,8 +24,11 @@ from rtj_operator.core.plan import (
 )
 from rtj_operator.core.policy import Policy
 
-from kit.simulated import Conflict, Crash, World
-from kit.simulated_laws import LawBroken
+from kit import simulated_laws
+from kit.simulated import Conflict, Crash, ServerError, World
+
+PASSES = 12  # at one moment, most
+RETRY_SECONDS = 1.0  # after a pass that failed, as the queue's first back-off
 
 
 @dataclass
@@ -36,21 +41,23 @@ class Operator:
     plans: list[Plan] = field(default_factory=list)
     wake_at: float | None = None
     drop_hint: Callable[[], bool] = lambda: False
-    stale: Callable[[], bool] = lambda: False
+    more_hint: Callable[[], bool] = lambda: False
+    stale: Callable[[], str | None] = lambda: None
+    doubt: Callable[[], bool] = lambda: False  # whether the laws of `decide` are tried now
     crashes: int = 0
-    _last: Observed | None = None
+    _seen: deque[Observed] = field(default_factory=lambda: deque(maxlen=3))
 
     def run_pass(self) -> Plan:
         """One pass. Raises Crash when the world's gate says so."""
         world = self.world
-        observed = world.observe()
-        if self.stale() and self._last is not None:
-            observed = replace(self._last, now=world.now)
-        self._last = observed
+        if world.api_down:
+            raise ServerError("read")
+        observed = self._read()
         plan = decide(observed, self.policy)
         self.plans.append(plan)
-        if not plan.is_empty and plan.wake_at is None and not world.state.is_terminal:
-            raise LawBroken(f"rule {plan.rule} waits without an end")
+        simulated_laws.waits_with_an_end(observed, plan)
+        if self.doubt():
+            simulated_laws.is_steady(observed, plan, policy=self.policy)
         try:
             self._apply(observed, plan)
         except Conflict:
@@ -58,25 +65,45 @@ class Operator:
         self.wake_at = plan.wake_at
         return plan
 
+    def _read(self) -> Observed:
+        """What is there, or as it was some passes ago, in part or as a whole."""
+        now, then = self.world.observe(), self._seen[0] if self._seen else None
+        self._seen.append(now)
+        match self.stale():
+            case "all" if then is not None:
+                return replace(then, now=now.now)
+            case "pods" if then is not None:
+                return replace(now, pods=then.pods)
+            case "reports" if then is not None:
+                return replace(now, reports=then.reports)
+            case _:
+                return now
+
     def _apply(self, observed: Observed, plan: Plan) -> None:
         world = self.world
         self._write_log(plan)
         for kind in (DeletePod, FreePod, CreatePod | CreateSpare, PatchDirective, DeleteJob):
             for action in plan.actions:
                 if isinstance(action, kind):
-                    match action:
-                        case DeletePod():
-                            world.delete(action)
-                        case FreePod():
-                            world.free(action)
-                        case CreatePod() | CreateSpare():
-                            world.create(action)
-                        case PatchDirective():
-                            world.patch(action)
-                        case DeleteJob():
-                            world.delete_job(action)
+                    self._carry_out(action)
         if plan.status is not None and observed.job is not None:
             world.put_status(observed.job.resource_version, plan.status)
+            world.after("status")
+
+    def _carry_out(self, action: Action) -> None:
+        world = self.world
+        match action:
+            case DeletePod():
+                world.delete(action)
+            case FreePod():
+                world.free(action)
+            case CreatePod() | CreateSpare():
+                world.create(action)
+            case PatchDirective():
+                world.patch(action)
+            case DeleteJob():
+                world.delete_job(action)
+        world.after(type(action).__name__)
 
     def _write_log(self, plan: Plan) -> None:
         if plan.is_empty:
@@ -111,7 +138,8 @@ class Operator:
         self.world.tick()
         if self.world.hint and self.drop_hint():
             self.world.hint = False
-        for _ in range(12):
+        self.world.hint |= self.more_hint()
+        for _ in range(PASSES):
             due = self.wake_at is not None and self.world.now >= self.wake_at
             if not self.world.hint and not due:
                 return
@@ -121,15 +149,20 @@ class Operator:
                 plan = self.run_pass()
             except Crash as crash:
                 self.crashes += 1
-                self._last = None
+                self._seen.clear()
                 self.log.append(
                     f"{self.world.now - 1000:8.2f} -- the operator dies before a {crash}"
                 )
                 self.world.hint = True
                 return
+            except ServerError as error:
+                self.log.append(f"{self.world.now - 1000:8.2f} -- 5xx: {error}")
+                self.wake_at = self.world.now + RETRY_SECONDS
+                return
             if plan.is_empty:
                 return
             self.world.hint = True
+        simulated_laws.comes_to_rest(self.plans[-PASSES:])
 
     def run(self, seconds: float) -> None:
         end = self.world.now + seconds

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING
 from rtj_api import contract, wire
 from rtj_api.rules.hang import Standing
 from rtj_api.wire import Phase, SidecarPhase, TrainerState
+from rtj_sidecar.runs.records import Parent
 
-from kit import simulated_silence, simulated_stop, simulated_store_mode, simulated_trouble
+from kit import (
+    simulated_holding,
+    simulated_silence,
+    simulated_stop,
+    simulated_store_mode,
+    simulated_trouble,
+)
+from kit.memory_store import Crash
+from kit.simulated_store import SCRATCH, Save
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -21,16 +30,6 @@ if TYPE_CHECKING:
 SEEN_AFTER = 0.2  # seconds until a patched annotation is read in the pod
 STEP_SECONDS = 1.0
 UPLOAD_SECONDS = 1.5
-
-
-@dataclass
-class Save:
-    name: str
-    step: int
-    written_at: float
-    done_at: float | None = None  # when its upload would be finished
-    durable: bool = False
-    fence: int = 0
 
 
 @dataclass
@@ -120,6 +119,8 @@ class Pod:
     machine: SidecarPhase = SidecarPhase.IDLE
     due: float | None = None  # when the present stage ends
     fence: int | None = None
+    is_claimed: bool = False  # else the number is the one that it will ask for
+    parent: Parent = SCRATCH  # what its trainer began from
     listed: bool | None = None
     restored: dict[int, str] = field(default_factory=dict)  # attempt -> save name or "scratch"
     pinned: list[str] = field(default_factory=list)
@@ -175,11 +176,14 @@ class Pod:
                 self.change()
         if not self.sidecar_up:
             return
-        self._fetch_ahead(world)
-        self._take_directive(world)
-        self._advance(world)
-        simulated_store_mode.advance(self, world)
-        self._upload(world)
+        try:
+            self._fetch_ahead(world)
+            self._take_directive(world)
+            self._advance(world)
+            simulated_store_mode.advance(self, world)
+            simulated_holding.upload(self, world)
+        except Crash:
+            simulated_holding.die(self, world)
 
     def _take_directive(self, world: World) -> None:
         directive = self.directive
@@ -242,8 +246,10 @@ class Pod:
             return
         still_asks = self.machine == SidecarPhase.PREPARED and self.listed is False
         if still_asks and world.store.reachable:
-            self._prepared(world)
+            simulated_holding.prepared(self, world)
             self.change()
+        if self.machine == SidecarPhase.PREPARED and self.is_claimed and world.store.reachable:
+            simulated_holding.complete(self, world)
         if self.machine == SidecarPhase.DRAINING and not self.pending:
             self.machine = SidecarPhase.DRAINED
             self.change()
@@ -254,26 +260,16 @@ class Pod:
             if self.container_down_until is not None:
                 self.due = world.now + 0.1
                 return
-            self._prepared(world)
+            simulated_holding.prepared(self, world)
         elif self.machine == SidecarPhase.RESTORING:
             self._restore(world, self.accepted)
         self.change()
-
-    def _prepared(self, world: World) -> None:
-        self.machine = SidecarPhase.PREPARED
-        if self.rank != 0:
-            return
-        store = world.store
-        self.listed = store.reachable
-        if store.reachable:
-            store.fence += 1
-            self.fence = store.fence
-            world.roll_forward()
 
     def _restore(self, world: World, directive: wire.Directive) -> None:
         resume = directive.resume
         assert resume is not None, "a restore without a choice"
         if resume.scratch:
+            simulated_holding.begin_line(self, world, directive)
             self.restored[directive.attempt] = "scratch"
             self.machine = SidecarPhase.RESTORED
             return
@@ -293,6 +289,7 @@ class Pod:
             return
         if resume.name not in self.pinned:
             self.pinned.insert(0, resume.name)
+        simulated_holding.begin_line(self, world, directive)
         self.restored[directive.attempt] = resume.name
         self.machine = SidecarPhase.RESTORED
 
@@ -305,9 +302,6 @@ class Pod:
             directive.attempt, step, world.now, world=directive.world_size, began_at=step
         )
         self.machine = SidecarPhase.TRAINING
-        if directive.fast and self.rank == 0 and world.store.reachable:
-            world.store.fence += 1
-            self.fence = world.store.fence
 
     def _standby(self) -> wire.StandbyView:
         return wire.StandbyView(spare=self.spare or 0, name=self.fetched)
@@ -317,20 +311,6 @@ class Pod:
         newest = world.store.newest() if world.store.reachable and self.waits else None
         if newest is not None and self.fetched is None:
             self.fetched = newest.name
-            self.change()
-
-    def _upload(self, world: World) -> None:
-        for save in list(self.pending):
-            if save.done_at is None or world.now < save.done_at:
-                continue
-            if not world.store.reachable or not world.is_linked(self):
-                save.done_at = world.now + UPLOAD_SECONDS
-                continue
-            self.pending.remove(save)
-            if save.fence < world.store.fence:
-                world.store.refused += 1
-            else:
-                world.store.commit(save)
             self.change()
 
     # --- what others see ------------------------------------------------------------------------
@@ -348,7 +328,7 @@ class Pod:
                 first_step_at=trainer.first_step_at,
                 updated_at=trainer.updated_at,
                 step_seconds=world.trouble.work_seconds(self),
-                pace_seconds=STEP_SECONDS if trainer.step - trainer.began_at >= 3 else None,
+                pace_seconds=world.step_seconds if trainer.step - trainer.began_at >= 3 else None,
             )
         return wire.Report(
             job_uid=world.job_uid,
@@ -385,6 +365,6 @@ class Pod:
                 pending_bytes=1000 * len(self.pending),
                 writing_seconds=world.save_seconds,
                 upload_bytes=1000,
-                upload_seconds=UPLOAD_SECONDS,
+                upload_seconds=world.upload_seconds,
             ),
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtj_api.wire import TrainerState
+from rtj_sidecar.runs import keys
+from rtj_sidecar.runs.keys import SaveId
 
-from kit import simulated_silence, simulated_stop, simulated_trouble
-from kit.simulated_pod import STEP_SECONDS, UPLOAD_SECONDS, Save
+from kit import simulated_holding, simulated_silence, simulated_stop, simulated_trouble
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -54,10 +55,10 @@ def _step(world: World, running: list[Pod]) -> None:
         trainer = pod.trainer
         assert trainer is not None
         if trainer.next_step_at is None:
-            trainer.next_step_at = world.now + STEP_SECONDS
+            trainer.next_step_at = world.now + world.step_seconds
         if world.now < trainer.next_step_at:
             continue
-        trainer.next_step_at = world.now + STEP_SECONDS
+        trainer.next_step_at = world.now + world.step_seconds
         if trainer.step >= world.total_steps and pod.rank not in world.lasting_ranks:
             trainer.end(now=world.now, code=0)  # it resumed at its end
             pod.change()
@@ -87,8 +88,7 @@ def _save(world: World, pod: Pod, step: int) -> None:
     zeros = [p for p in everywhere if p.rank == 0 and p.trainer is not None]
     zero = next((p for p in zeros if p.trainer and p.trainer.attempt == attempt), None)
     fence = zero.fence if zero is not None and zero.fence is not None else 0
-    name = f"f{fence:08d}-n{step:08d}-s{step:08d}"
+    name = keys.save_name(SaveId(fence, step), step)
     pod.pinned = [name, *[n for n in pod.pinned if n != name]][:4]
     if pod.rank == 0:
-        save = Save(name, step, world.now, world.now + UPLOAD_SECONDS, fence=fence)
-        pod.pending.append(save)
+        simulated_holding.save(pod, world, step, name=name)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtj_api import wire
+from rtj_api.reasons import Reason
 from rtj_api.rules.suspicion import has_got_past
+from rtj_sidecar.runs.records import MarkKind
 
 if TYPE_CHECKING:
     from kit.simulated import World
@@ -71,7 +73,7 @@ def mark(world: World, pod: Pod) -> None:
         return
     for suspect in said.suspects:
         if suspect.is_proved or has_got_past(suspect.past_step, pod.report(world)):
-            world.store.invalid.add(suspect.name)
+            world.store.condemn(suspect.name, kind=MarkKind.POISON, reason=Reason.CHECKPOINT_POISON)
 
 
 def found(world: World, pod: Pod) -> wire.Found | None:
@@ -79,5 +81,6 @@ def found(world: World, pod: Pod) -> wire.Found | None:
     wanted = pod.accepted.wanted if pod.accepted is not None else None
     if wanted is None or wanted.value is None or pod.rank != 0:
         return None
-    save = next((c for c in world.candidates(pod) if c.name == wanted.value), None)
+    listed = (c for c in world.candidates(pod) if c.name == wanted.value)
+    save = next(listed, None) or world.store.by_name(wanted.value)
     return wire.Found(asked=wanted.asked, save=save) if save is not None else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import BaseModel
 from rtj_api import contract
 from rtj_operator.core.gangs import QUEUE_GATE
 from rtj_operator.core.node_ledger import NodeFacts, advice
@@ -21,6 +22,8 @@ from rtj_operator.core.observed import (
 if TYPE_CHECKING:
     from kit.simulated import Node, World
     from kit.simulated_pod import Pod
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def observe(world: World) -> Observed:
@@ -72,6 +75,20 @@ def _tainted_at(node: Node, *, now: float) -> dict[str, float]:
     """As the shell remembers it: since the first look at which it was there."""
     node.tainted_at = {taint: node.tainted_at.get(taint, now) for taint in node.taints}
     return dict(node.tainted_at)
+
+
+def shifted(said: M, *, by: float) -> M:
+    """What a sidecar says whose clock is `by` seconds ahead: every moment in it is."""
+    if by == 0.0:
+        return said
+    changed: dict[str, Any] = {}
+    for name in type(said).model_fields:
+        value = getattr(said, name)
+        if isinstance(value, BaseModel):
+            changed[name] = shifted(value, by=by)
+        elif isinstance(value, float) and (name.endswith("_at") or name in ("since", "until")):
+            changed[name] = value + by
+    return said.model_copy(update=changed)
 
 
 def _report_view(pod: Pod) -> ReportView:

@@ -1,14 +1,17 @@
-"""The operator dies before write k, for every k of every named scenario: the same end.
+"""The operator dies after write k, for every k of every named scenario: the same end.
 
+Before the first write, too; with RTJ_LONG=1 before each one, which may be long after the last.
 What comes back remembers nothing; counters must be exact all the same.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.scenarios import SCENARIOS
+from kit.scenarios import SCENARIOS, Scenario
 from kit.scenarios_of_leaving import LEAVINGS
 from kit.scenarios_of_scaling import SCALINGS
 from kit.scenarios_of_spares import SPARES
@@ -17,6 +20,7 @@ from kit.simulated import Crash
 from kit.simulated_operator import Operator
 
 STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES, **SCALINGS}
+LONG = os.environ.get("RTJ_LONG") == "1"
 # Stories whose end depends on how many fixed looks fit into a fixed time.
 LOOSE = {"store_down_at_restart", "none_valid_then_allowed"}
 
@@ -51,24 +55,30 @@ def crash_at(k: int) -> Any:
     return gate
 
 
+def struck_runs(scenario: Scenario, *, writes: int) -> Iterator[tuple[str, Operator]]:
+    """The story once for each moment at which the operator may die, and the moment's name."""
+    for k in range(1, writes + 1):
+        yield f"after write {k}", scenario.run(after=crash_at(k))
+        if k == 1 or LONG:
+            yield f"before write {k}", scenario.run(gate=crash_at(k))
+
+
 @pytest.mark.parametrize("name", sorted(set(STORIES) - LOOSE))
 def test_same_end_wherever_the_operator_dies(name: str) -> None:
     scenario = STORIES[name]
     calm = scenario.run()
     expected = end_of(calm)
     assert calm.world.writes > 0
-    for k in range(1, calm.world.writes + 1):
-        struck = scenario.run(gate=crash_at(k))
-        assert struck.crashes == 1, f"write {k} was never tried"
-        assert end_of(struck) == expected, f"died before write {k}:\n" + "\n".join(struck.log)
+    for when, struck in struck_runs(scenario, writes=calm.world.writes):
+        assert struck.crashes == 1, f"{when}: it was never made"
+        assert end_of(struck) == expected, f"died {when}:\n" + "\n".join(struck.log)
 
 
 @pytest.mark.parametrize("name", sorted(LOOSE))
 def test_same_counters_wherever_the_operator_dies(name: str) -> None:
     scenario = STORIES[name]
-    calm = end_of(scenario.run())
+    calm = scenario.run()
     loose = {"attempt", "ranks", "causes"}
-    expected = {k: v for k, v in calm.items() if k not in loose}
-    for k in range(1, scenario.run().world.writes + 1):
-        struck = end_of(scenario.run(gate=crash_at(k)))
-        assert {k: v for k, v in struck.items() if k not in loose} == expected
+    expected = {k: v for k, v in end_of(calm).items() if k not in loose}
+    for when, struck in struck_runs(scenario, writes=calm.world.writes):
+        assert {k: v for k, v in end_of(struck).items() if k not in loose} == expected, when

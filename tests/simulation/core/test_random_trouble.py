@@ -9,13 +9,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from kit.schedules import drive
 from kit.simulated import World
 from kit.simulated_operator import Operator
 from rtj_api.reasons import Reason
 from rtj_api.status import ConditionType, JobPhase
 from rtj_operator.core.observed import JobSpec
-
-from tests.simulation.core.test_random_faults import drive
 
 KINDS = ("saves", "steps", "nodes", "program")
 
@@ -32,9 +31,7 @@ def troubled(world: World, *, seed: int) -> str:
     elif kind == "nodes":
         trouble.nodes.add("node1")
     elif kind == "saves":
-        trouble.saves |= {
-            f"f0000000{f}-n000000{s:02d}-s000000{s:02d}" for f in (1, 2) for s in (8, 12)
-        }
+        trouble.saves |= {f"f0000000{f}-n000000{s:02d}-s{s}" for f in (1, 2) for s in (8, 12)}
     else:
         trouble.program = True
     return kind

@@ -8,13 +8,14 @@ cannot tell.
 from __future__ import annotations
 
 import pytest
+from kit.schedules import drive
 from kit.simulated import World
 from kit.simulated_operator import Operator
+from kit.weather import USUAL
 from rtj_api import wire
 from rtj_api.reasons import Reason
 from rtj_api.status import ConditionType, JobPhase
 from rtj_operator.core.observed import JobSpec
-from simulation.core.test_random_faults import KINDS, drive
 
 
 def deaf_world(**fields: object) -> World:
@@ -172,7 +173,7 @@ def test_after_any_storm_a_deaf_operator_brings_it_to_work_again(seed: int) -> N
     world = World(spec=JobSpec(replicas=3, run_id="ns/gpt", template_hash="h", max_restarts=1000))
     world.deaf = bool(seed % 2)
     # Through the store nobody hears that a trainer hangs: docs/store-mode.md.
-    kinds = [kind for kind in KINDS if kind != "hang"]
+    kinds = [kind for kind in USUAL if kind != "hang"]
     operator, weather = drive(world, seed=3000 + seed, storm=240, quiet=10, kinds=kinds)
     world.deaf = True
     operator.run(900)
