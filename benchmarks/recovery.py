@@ -1,8 +1,8 @@
-"""How long from a fault to the next step: this operator and the built-in indexed Job, side by side.
+"""How long from a fault to new ground: this operator and the built-in indexed Job, side by side.
 
-One cluster, one trainer program, one clock: the trainer prints `STEP n time` with the machine's
-time, and every node of a devcluster shares that clock. Prints JSON with the medians, the ratio of
-each pair and the machine's load; asserts no absolute time, for machines differ.
+One cluster, one trainer program, one clock. Prints JSON with medians, what each recovery wrote to
+the API server beside its budget, and the machine's load; with `--table FILE` also the table of the
+docs. Asserts no absolute time, for machines differ.
 
     python benchmarks/recovery.py --runs 10 [--faults crash,hang,torn,node] [--cluster rtj-bench]
 
@@ -14,13 +14,17 @@ each pair and the machine's load; asserts no absolute time, for machines differ.
 | hang | SIGSTOP of the trainer process; the ranks step in lockstep, a step takes a second |
 | torn | half of a newer save appears beside the good ones, and SIGKILL of the trainer (of rank 0) |
 | node | power cut of its node; the ranks step in lockstep, as with a collective |
+| spare | the same, with a spare on another node |
 
 `decision` is the recordedAt of the attempt in status, `process` the last trainer's start as its
-supervisor saw it, `step` the first step of the rank that was last to print one, `overlap` how long
-any rank of the old attempt stepped on after one of the new had begun (seen where logs remain). The
-indexed Job runs the same script with a small wrapper that loads its own newest checkpoint, as a
-user without this operator would; it restarts only the pod that failed. It is not asked about
-`hang`, `torn` and `node`: it waits for ever, fails in each start, waits more than 350 s.
+supervisor saw it, `step` the first step of the rank that was last to print one ("training again"),
+`ground` the first step beyond the furthest one before the fault, of the rank that was last there;
+`lost` how many steps lay between; `control` the part of it that the operator and its directives
+took: to decide, to choose, and from the last restore to the last start. `overlap` is how
+long any rank of the old attempt stepped on after one of the new had begun (seen where logs remain).
+Writes are the operator's own, by its metrics, from the fault until it has shown the first step.
+The indexed Job is not asked about `hang`, `torn`, `node` and `spare`: it waits for ever, fails in
+each start, waits more than 350 s.
 """
 
 from __future__ import annotations
@@ -28,25 +32,32 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import statistics
 import sys
 import time
+import urllib.request
 import uuid
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from kit import manifests
+from kit import manifests, scrapes
 from kit.kube import Kube, wait_for
+from kit.loads import PREFIX, WRITES
 from kit.rtj import Job
-from kit.stack import Stack, stack
-from kubernetes import client, config
+from kit.stack import OPERATOR_NAMESPACE, Stack, stack
+from prometheus_client.parser import text_string_to_metric_families
+from rtj_api import contract
 from rtj_api.status import parse_time
 
-WHOLE = re.compile(r"STEP (\d+) (\d+\.\d{6})$")
-FAULTS = ("crash", "deaf", "delete", "evict", "hang", "torn", "node")
+from benchmarks.indexed_job import builtin
+from benchmarks.recovery_steps import first_step_after, remove, steps
+
+FAULTS = ("crash", "deaf", "delete", "evict", "hang", "torn", "node", "spare")
 BUILTIN = ("crash", "deaf", "delete", "evict")
+ON_NODES = ("node", "spare")
 SIGNAL = "import json,os;os.kill(json.load(open('/rtj/run/supervisor.json'))['trainer']['pid'],{})"
 TEAR = """
 import glob
@@ -55,46 +66,72 @@ whole = open(last, "rb").read()
 later = int(last[-10:-3]) + 1
 open(f"/checkpoints/step_{later:07d}.pt", "wb").write(whole[: len(whole) // 2])
 """
-EXTRA = {"deaf": ("--deaf",), "node": ("--lockstep",), "hang": ("--lockstep",)}
-OWN_NEWEST = """
-import glob, os, subprocess, sys
-saves = sorted(glob.glob("/checkpoints/step_*.pt"))
-more = ["--resume", saves[-1]] if saves else []
-child = subprocess.Popen([sys.executable, "-S", *sys.argv[1:], *more])
-open("/tmp/pid", "w").write(str(child.pid))
-code = child.wait()
-sys.exit(code if code >= 0 else 128 - code)
-"""
+EXTRA = {
+    "deaf": ("--deaf",),
+    "node": ("--lockstep",),
+    "spare": ("--lockstep",),
+    "hang": ("--lockstep",),
+}
+HEADS = {
+    "decision": "decision",
+    "step": "training again",
+    "ground": "new ground",
+    "control": "of it control plane",
+    "lost": "steps lost",
+    "writes": "API writes",
+    "budget": "budget",
+}
 
 
 @dataclass(frozen=True)
-class Step:
-    number: int
-    at: float
+class Scene:
+    """One cluster and namespace for all runs."""
+
+    made: Stack
+    space: Kube
+
+    def writes(self) -> Counter[str]:
+        """What the operator has asked the API server to write since it began, by resource."""
+        groups = scrapes.operator_scrape(self.made.kube, namespace=OPERATOR_NAMESPACE).groups()
+        seen: Counter[str] = Counter()
+        for target in (each for group in groups for each in group["targets"]):
+            with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
+                families = text_string_to_metric_families(answer.read().decode())
+                for sample in (s for f in families for s in f.samples):
+                    if sample.name != f"{PREFIX}_api_requests_total":
+                        continue
+                    if sample.labels["verb"] in WRITES:
+                        seen[sample.labels["resource"]] += int(sample.value)
+        return seen
 
 
-def steps(log: str) -> list[Step]:
-    """`STEP n time` lines of a trainer's log; one that was cut off by a kill counts nothing."""
-    found = (WHOLE.match(line) for line in log.splitlines())
-    return [Step(number=int(line[1]), at=float(line[2])) for line in found if line]
+def apart(name: str) -> dict[str, Any]:
+    """Each pod of the job on a node of its own."""
+    term = {
+        "labelSelector": {"matchLabels": {contract.LABEL_JOB: name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
 
 
-def first_step_after(look: Callable[[], str], *, when: float, within: float) -> float:
-    """Time of the first step printed after `when`."""
-
-    def once() -> float | None:
-        later = [step.at for step in steps(look()) if step.at > when]
-        return later[0] if later else None
-
-    return wait_for(once, within=within, what="a new step", every=0.25)
-
-
-def our_job(space: Kube, made: Stack, *, name: str, fault: str) -> Job:
-    """Training, with a save that both ranks have."""
-    store = manifests.store(endpoint=made.s3.endpoint, prefix=space.namespace)
-    seconds = 1.0 if fault == "hang" else 0.2
-    extra = EXTRA.get(fault, ())
-    job = manifests.counter(name, store=store, save_every=5, step_seconds=seconds, extra=extra)
+def our_job(scene: Scene, *, name: str, fault: str) -> Job:
+    """Training, with a save that both ranks have; and a ready spare that has it, if one is asked
+    for."""
+    space = scene.space
+    store = manifests.store(endpoint=scene.made.s3.endpoint, prefix=space.namespace)
+    more: dict[str, Any] = {"pod": apart(name)} if fault in ON_NODES else {}
+    if fault == "spare":
+        more["recovery"] = {"spares": 1}
+    job = manifests.counter(
+        name,
+        store=store,
+        save_every=5 if fault == "hang" else 25,
+        step_seconds=1.0 if fault == "hang" else 0.2,
+        extra=EXTRA.get(fault, ()),
+        **more,
+    )
     space.apply(job)
     ours = Job(kube=space, name=name)
     ours.wait_durable(10, within=180)
@@ -103,133 +140,118 @@ def our_job(space: Kube, made: Stack, *, name: str, fault: str) -> Job:
         within=60,
         what="a save on both ranks",
     )
+    if fault == "spare":
+        wait_for(lambda: spare_has_a_save(ours), within=150, what="a spare with a save")
     return ours
 
 
-def remove(space: Kube, pod: str, *, evict: bool) -> float:
-    """Delete or evict a pod through the API; the moment before the call."""
-    api = client.CoreV1Api(config.new_client_from_config(space.kubeconfig))
-    where = {"name": pod, "namespace": space.namespace}
-    body = client.V1Eviction(metadata=client.V1ObjectMeta(**where))
-    began = time.time()
-    if evict:
-        api.create_namespaced_pod_eviction(**where, body=body)
-    else:
-        api.delete_namespaced_pod(**where)
-    return began
+def spare_has_a_save(job: Job) -> bool:
+    told = [job.report_of(pod).get("standby") or {} for pod in job.spares()]
+    return (job.status().get("spares") or {}).get("ready") == 1 and any(t.get("name") for t in told)
 
 
-def begin(made: Stack, space: Kube, job: Job, *, fault: str) -> float:
-    """Do it to rank 1; Unix seconds of the moment before."""
+def culprit_of(scene: Scene, job: Job, *, fault: str) -> int:
+    """The rank that is hurt; never the one that shares the operator's node where a node goes."""
+    if fault in ON_NODES:
+        return job.rank_off(scene.made.operator_node())
+    return 0 if fault == "torn" else 1
+
+
+def begin(scene: Scene, job: Job, *, fault: str, rank: int) -> float:
+    """Do it; Unix seconds of the moment before."""
     if fault in ("crash", "deaf", "hang", "torn"):
         number = signal.SIGSTOP if fault == "hang" else signal.SIGKILL
         script = f"import time;print(time.time());{SIGNAL.format(int(number))}"
         script = TEAR + script if fault == "torn" else script
-        return float(space.exec(job.pod_name(0 if fault == "torn" else 1), "python3", "-c", script))
-    if fault == "node":
-        lost = job.node(1)
+        return float(scene.space.exec(job.pod_name(rank), "python3", "-c", script))
+    if fault in ON_NODES:
+        lost = job.node(rank)
         began = time.time()
-        made.cluster.node_kill(lost)
+        scene.made.cluster.node_kill(lost)
         return began
-    return remove(space, job.pod_name(1), evict=fault == "evict")
+    return remove(scene.space, job.pod_name(rank), evict=fault == "evict")
 
 
-def ours(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
-    """Seconds from the fault to each mark, of one fresh job."""
-    job = our_job(space, made, name=f"j{uuid.uuid4().hex[:6]}", fault=fault)
-    attempt, lost = job.status()["attempt"], job.node(1)
-    began = begin(made, space, job, fault=fault)
+def ours(scene: Scene, *, fault: str) -> dict[str, float]:
+    """Seconds from the fault to each mark, and what it cost, of one fresh job."""
+    job = our_job(scene, name=f"j{uuid.uuid4().hex[:6]}", fault=fault)
+    attempt, rank = job.status()["attempt"], culprit_of(scene, job, fault=fault)
+    lost = job.node(rank)
+    before = {r: steps(job.log(r)) for r in (0, 1)}
+    wrote = scene.writes()
+    began = begin(scene, job, fault=fault, rank=rank)
     try:
-        marks = observe(job, began=began, attempt=attempt)
+        marks = observe(scene, job, began=began, attempt=attempt, before=before, wrote=wrote)
     finally:
         job.delete()
-        if fault == "node":
-            made.cluster.node_heal(lost)
-    wait_for(lambda: not job.pods(), within=120, what="pods gone")
+        if fault in ON_NODES:
+            scene.made.cluster.node_heal(lost)
+    wait_for(lambda: not job.pods() and not job.spares(), within=120, what="pods gone")
     print(f"{fault}: {marks}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
     return marks
 
 
-def observe(job: Job, *, began: float, attempt: int) -> dict[str, float]:
-    """The marks, once all ranks of a later attempt train."""
+def observe(
+    scene: Scene,
+    job: Job,
+    *,
+    began: float,
+    attempt: int,
+    before: dict[int, list[Any]],
+    wrote: Counter[str],
+) -> dict[str, float]:
+    """The marks, once all ranks of a later attempt are beyond what was reached before."""
     job.wait_training(attempt + 1, within=240)
     status = job.wait_status(
-        "recorded", lambda s: s["attempt"] > attempt and s["current"].get("trainingAt"), within=60
+        "its first step",
+        lambda s: s["attempt"] > attempt and s["current"].get("firstStepAt"),
+        within=90,
     )
+    cost = scene.writes() - wrote
+    assert status["restarts"] == 1, "one restart, without hands"
     starts = [job.report(rank)["trainer"]["startedAt"] for rank in (0, 1)]
     firsts = [
         first_step_after(lambda r=rank: job.log(r), when=starts[rank], within=60) for rank in (0, 1)
     ]
-    assert status["restarts"] == 1, "one restart, without hands"
-    old = [step.at for rank in (0, 1) for step in steps(job.log(rank)) if step.at < starts[rank]]
+    old = [s for r in (0, 1) for s in [*before[r], *steps(job.log(r))] if s.at < starts[r]]
+    furthest = max(s.number for s in old if s.at <= began)
+    ground = [new_ground(job, rank, beyond=furthest, since=starts[rank]) for rank in (0, 1)]
+    moments = {k: parse_time(v) for k, v in status["current"].items() if k.endswith("At")}
+    fast = bool(status["resume"].get("fast"))
+    writes = cost["pods"] + cost["resumabletrainingjobs"]
     return {
-        "decision": round(parse_time(status["current"]["recordedAt"]) - began, 3),
+        "decision": round(moments["recordedAt"] - began, 3),
         "process": round(max(starts) - began, 3),
         "step": round(max(firsts) - began, 3),
-        "overlap": round(max(0.0, max(old, default=0.0) - min(starts)), 3),
+        "ground": round(max(ground) - began, 3),
+        "control": round(control(status, moments, starts=starts), 3),
+        "lost": furthest - (status["resume"].get("step") or 0),
+        "overlap": round(max(0.0, max((s.at for s in old), default=0.0) - min(starts)), 3),
+        "fast": float(fast),
+        "writes": writes,
+        "budget": 2 + 2 if fast else 3 * 2 + 4,
+        "eventWrites": cost["events"],
     }
 
 
-def indexed_job(name: str, *, extra: tuple[str, ...] = ()) -> dict:
-    """The built-in alternative: same image, script and grace; restartPolicy OnFailure."""
-    command = ["python3", "-c", OWN_NEWEST, manifests.COUNTER, "--out", "/checkpoints"]
-    command += ["--save-every", "5", "--step-seconds", "0.2", "--save-ranks", "all", *extra]
-    template = manifests.job("x", store={"url": "s3://x/y"}, command=command)["spec"]["template"]
-    pod = template["spec"]
-    pod["restartPolicy"] = "OnFailure"
-    pod["volumes"].append({"name": "ck", "emptyDir": {}})
-    trainer = pod["containers"][0]
-    trainer["volumeMounts"].append({"name": "ck", "mountPath": "/checkpoints"})
-    trainer["env"].append(
-        {
-            "name": "RANK",
-            "valueFrom": {
-                "fieldRef": {
-                    "fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-                }
-            },
-        }
-    )
-    template.setdefault("metadata", {})["labels"] = {"bench": name}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {
-            "completions": 2,
-            "parallelism": 2,
-            "completionMode": "Indexed",
-            "backoffLimit": 6,
-            "template": template,
-        },
-    }
+def new_ground(job: Job, rank: int, *, beyond: int, since: float) -> float:
+    """When the rank first printed a step above `beyond`."""
+
+    def once() -> float | None:
+        later = (s.at for s in steps(job.log(rank)) if s.at > since and s.number > beyond)
+        return next(later, None)
+
+    return wait_for(once, within=120, what=f"rank {rank} beyond step {beyond}", every=0.25)
 
 
-def builtin(made: Stack, space: Kube, *, fault: str) -> dict[str, float]:
-    """The same fault on the indexed Job; the seconds until the lost rank steps again."""
-    name = f"b{uuid.uuid4().hex[:6]}"
-    space.apply(indexed_job(name, extra=("--deaf",) if fault == "deaf" else ()))
-
-    def pod() -> dict:
-        found = space.list(
-            "pods", selector=f"bench={name},batch.kubernetes.io/job-completion-index=1"
-        )
-        return [p for p in found if "deletionTimestamp" not in p["metadata"]][0]  # noqa: RUF015
-
-    def log() -> str:
-        return space.run("logs", pod()["metadata"]["name"], "-c", "trainer")
-
-    wait_for(lambda: len(steps(log())) >= 12, within=120, what="the indexed Job's steps")
-    who = pod()["metadata"]["name"]
-    if fault in ("crash", "deaf"):
-        script = "import os,time;print(time.time());os.kill(int(open('/tmp/pid').read()),9)"
-        began = float(space.exec(who, "python3", "-c", script))
-    else:
-        began = remove(space, who, evict=fault == "evict")
-        wait_for(lambda: pod()["metadata"]["name"] != who, within=60, what="a new pod")
-    step = first_step_after(log, when=began + 0.3, within=120) - began
-    space.run("delete", "job", name, "--wait=true")
-    return {"step": step}
+def control(status: dict[str, Any], moments: dict[str, float], *, starts: list[float]) -> float:
+    """Seconds that pods, nodes, bytes and the trainer have no part in: to decide, to choose once
+    all had prepared, and from the last restore to the last trainer's start."""
+    decide = max(0.0, moments["recordedAt"] - moments["detectedAt"])
+    chosen = parse_time(status["resume"]["at"])
+    choose = max(0.0, chosen - moments["preparedAt"]) if "preparedAt" in moments else 0.0
+    go = max(0.0, max(starts) - moments.get("restoredAt", max(starts)))
+    return decide + choose + go
 
 
 def medians(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -244,13 +266,27 @@ def medians(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     }
 
 
+def table(result: dict[str, dict]) -> str:
+    """Markdown: one line a fault, medians with smallest and largest, seconds from the fault."""
+    lines = ["| fault | runs | " + " | ".join(HEADS.values()) + " |", "|---" * 9 + "|"]
+    for fault, found in result.items():
+        cells = []
+        for name in HEADS:
+            value = found["ours"][name]
+            spread = f" ({value['min']:g} to {value['max']:g})" if found["runs"] > 1 else ""
+            cells.append(f"{value['median']:g}{spread}")
+        lines.append(f"| {fault} | {found['runs']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--node-runs", type=int, default=3, help="node losses take longer")
+    parser.add_argument("--node-runs", type=int, help="of node and spare; default: as many")
     parser.add_argument("--builtin-runs", type=int, help="of the indexed Job; default: as many")
     parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--cluster", default="rtj-bench")
+    parser.add_argument("--table", type=Path, help="also write the table of the docs there")
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     faults = options.faults.split(",")
@@ -259,14 +295,16 @@ def main() -> int:
     result: dict[str, dict] = {}
     with stack(name=options.cluster, keep=options.keep) as made:
         space = made.namespace(f"bench-{uuid.uuid4().hex[:5]}")
+        scene = Scene(made=made, space=space)
         for fault in faults:
-            runs = options.node_runs if fault == "node" else options.runs
-            before = os.getloadavg()[0]
-            mine = [ours(made, space, fault=fault) for _ in range(runs)]
+            on_nodes = fault in ON_NODES and options.node_runs is not None
+            runs = options.node_runs if on_nodes else options.runs
+            before, at = os.getloadavg()[0], time.monotonic()
+            mine = [ours(scene, fault=fault) for _ in range(runs)]
             result[fault] = {"runs": runs, "ours": medians(mine)}
-            if fault in BUILTIN:
-                several = options.builtin_runs or runs
-                theirs = [builtin(made, space, fault=fault) for _ in range(several)]
+            several = runs if options.builtin_runs is None else options.builtin_runs
+            if fault in BUILTIN and several:
+                theirs = [builtin(space, fault=fault) for _ in range(several)]
                 result[fault]["indexedJob"] = {"runs": several, **medians(theirs)}
                 result[fault]["indexedJobOverOurs"] = round(
                     result[fault]["indexedJob"]["step"]["median"]
@@ -274,9 +312,13 @@ def main() -> int:
                     2,
                 )
             result[fault]["load"] = [round(before, 1), round(os.getloadavg()[0], 1)]
+            result[fault]["took"] = round(time.monotonic() - at, 1)
             print(json.dumps({fault: result[fault]}), file=sys.stderr, flush=True)
         made.drop_namespace(space.namespace)
+    if options.table is not None:
+        options.table.write_text(table(result), encoding="utf-8")
     print(json.dumps(result, indent=2))
+    print(table(result), file=sys.stderr)
     return 0
 
 

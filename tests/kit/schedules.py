@@ -123,7 +123,7 @@ def play(seed: int) -> Schedule:
     schedule = drawn(seed)
     try:
         _storm(schedule)
-        _quiet(schedule)
+        settled(schedule)
     except AssertionError as error:
         tail = "\n".join([*schedule.weather.said, *schedule.log[-40:]])
         raise type(error)(f"{schedule.words()}\n{tail}\n{error}") from error
@@ -149,8 +149,9 @@ def _storm(schedule: Schedule) -> None:
     schedule.weather.clear()
 
 
-def _quiet(schedule: Schedule) -> None:
-    """A new operator, and nothing goes wrong any more."""
+def settled(schedule: Schedule) -> None:
+    """Under a new operator, and with nothing going wrong any more, it ends or comes to rest, and
+    stays so; faults that harm nobody have cost nobody his attempt."""
     world = schedule.world
     operator = Operator(world, log=schedule.log)
     if schedule.total_steps is not None:

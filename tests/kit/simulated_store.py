@@ -230,8 +230,7 @@ class Store:
         save = keys.parse_name(name)
         if save is None or any(s.name == name for s in self.saves):
             return
-        if fence < self.fence:
-            raise LawBroken(f"{name} was published by fence {fence} below {self.fence}")
+        self.publishes_as_holder(name, fence=fence)
         now = self.clock()
         step = keys.step_in(name) or 0
         self.saves.append(Save(name, step, now, now, durable=True, fence=save.fence))
@@ -244,6 +243,11 @@ class Store:
             full_state=True,
             status="Verified",
         )
+
+    def publishes_as_holder(self, name: str, *, fence: int) -> None:
+        """Only the newest holder publishes, or LawBroken."""
+        if fence < self.fence:
+            raise LawBroken(f"{name} was published by fence {fence} below {self.fence}")
 
     def _run(self, uid: str, boot: int) -> Run:
         """As one life of one sidecar has it."""

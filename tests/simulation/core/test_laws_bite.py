@@ -117,4 +117,4 @@ def test_a_zombie_that_publishes_is_found() -> None:
     store.send(save, ship)
     assert not store.commit(pod, ship, fence=old), "the real commit refuses it"
     with pytest.raises(LawBroken, match="was published by fence"):
-        store._note(save.name, fence=old)
+        store.publishes_as_holder(save.name, fence=old)
