@@ -23,8 +23,8 @@ HEAD = """\
 A cluster, a store and trainers in memory, under a fake clock. Real are every decision of the
 operator (`decide`, the choice of a save, budgets, the ledger of time), and every record in the
 store (fences, names, parts, commits, roll-forward, marks, lineage: the sidecar's `runs`, over a
-store in memory). Played are Kubernetes, the sidecar's own loop, the trainers, how bytes travel, and store
-mode's records; what they do for real is the contract and e2e tiers' ([tests](testing.md)).
+store in memory). Played are Kubernetes, the sidecar's own loop, the trainers, how bytes travel, and
+store mode's records; what they do for real is the contract and e2e tiers' ([tests](testing.md)).
 
     make schedules                      # 10,000 random schedules; COUNT=… FIRST=… for others
     python -m kit.schedules --seed 42   # one again, with its log (PYTHONPATH as in testing.md)
@@ -52,7 +52,7 @@ def page() -> str:
     lines += [f"| {name} | {what} | no |" for name, what in DOOR_FAULTS.items()]
     lines += [
         "",
-        "A quarter of the schedules draws only what may cost no attempt; there nobody is restarted.",
+        "A quarter of the schedules draws only what costs no attempt; nobody is restarted there.",
         "",
         "## Laws",
         "",
