@@ -26,8 +26,10 @@ store (fences, names, parts, commits, roll-forward, marks, lineage: the sidecar'
 store in memory). Played are Kubernetes, the sidecar's own loop, the trainers, how bytes travel, and
 store mode's records; what they do for real is the contract and e2e tiers' ([tests](testing.md)).
 
-    make schedules                      # 10,000 random schedules; COUNT=… FIRST=… for others
-    python -m kit.schedules --seed 42   # one again, with its log (PYTHONPATH as in testing.md)
+```sh
+make schedules                      # 10,000 random schedules; COUNT=… FIRST=… for others
+python -m kit.schedules --seed 42   # one again, with its log (PYTHONPATH as in testing.md)
+```
 
 A schedule is drawn from its seed alone: the job, a storm of faults, then quiet, in which it must
 come to rest and stay. A run prints its seeds, each that failed with its log, and how often each

@@ -21,7 +21,7 @@ from rtj_sidecar.runs.commit import Committed
 from rtj_sidecar.runs.context import Context
 from rtj_sidecar.runs.fence import Claimed
 from rtj_sidecar.runs.lineage import End, candidate, lineage
-from rtj_sidecar.runs.records import FileRecord, MarkKind, Parent, PartRecord, ShipRecord
+from rtj_sidecar.runs.records import FileRecord, MarkKind, Parent, PartRecord, SaveFacts, ShipRecord
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.runs.ships import Named
 from rtj_sidecar.stores.local import crc64, crc64_text
@@ -187,7 +187,7 @@ class Store:
             n=save.step,
             save=self._facts(save),
             seen={0: [_path(save)]},
-            world_size=self.world_size,
+            world_size=pod.trainer.world if pod.trainer is not None else self.world_size,
             parent=parent,
         )
         if not isinstance(named, Named) or named.ship.name != save.name:
