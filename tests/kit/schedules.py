@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rtj_api.status import JobPhase
+from rtj_api.reasons import Reason
+from rtj_api.status import ConditionType, JobPhase
 from rtj_operator.core.observed import JobSpec
 
 from kit.doors import Doors
@@ -154,7 +155,15 @@ def settled(schedule: Schedule) -> None:
     stays so; faults that harm nobody have cost nobody his attempt."""
     world = schedule.world
     operator = Operator(world, log=schedule.log)
-    if schedule.total_steps is not None:
+    rest = Rest(world)
+    operator.run_until(lambda: world.state.is_terminal or rest.is_reached(), within=PATIENCE)
+    failed = world.state.condition(ConditionType.FAILED)
+    if failed is not None and failed.status == "True":
+        # Two kills for want of memory look alike, and to try a third time would be wrong.
+        assert failed.reason == Reason.DETERMINISTIC_FAILURE, failed
+        assert schedule.weather.counts["oom"] > 1, failed
+        operator.run_until(lambda: not world.pods, within=PATIENCE)
+    elif schedule.total_steps is not None:
         operator.run_until(lambda: world.state.is_terminal and not world.pods, within=PATIENCE)
         assert world.state.phase == JobPhase.SUCCEEDED, world.state.phase
         assert world.state.completions == 1, "a success is counted once"
@@ -163,7 +172,6 @@ def settled(schedule: Schedule) -> None:
         operator.run(STAYS)
         assert world.writes == writes, "a finished job is written to"
     else:
-        operator.run_until(Rest(world).is_reached, within=PATIENCE)
         step, attempt = world.state.progress.step or 0, world.state.attempt
         operator.run(STAYS)
         assert world.state.attempt == attempt, "it does not stay"
