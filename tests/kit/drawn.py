@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from rtj_api import wire
 from rtj_api.reasons import Charge, Reason
+from rtj_api.rules.elastic import Batch, Elastic
 from rtj_api.status import (
     Beginnings,
     Budgets,
@@ -12,7 +13,9 @@ from rtj_api.status import (
     Condition,
     ConditionType,
     CurrentAttempt,
+    ElasticStatus,
     Hold,
+    PendingGrowth,
     PlannedStop,
     RestartKind,
     ResumeDecision,
@@ -50,12 +53,41 @@ def stops(draw: st.DrawFn, attempt: int) -> PlannedStop:
     return PlannedStop(
         attempt=draw(st.sampled_from([attempt, attempt, attempt - 1])),
         verdict=verdict,
-        cause=draw(st.sampled_from([Reason.POD_EVICTED, Reason.NODE_LEAVING, Reason.SUSPENDING])),
+        cause=draw(
+            st.sampled_from(
+                [Reason.POD_EVICTED, Reason.NODE_LEAVING, Reason.SUSPENDING, Reason.SCALING_UP]
+            )
+        ),
         ranks=draw(st.lists(st.integers(0, 1), max_size=2, unique=True)),
         step=40 if verdict in ("Agreed", "Missed") else None,
         since=draw(times),
         until=draw(st.none() | st.floats(NOW - 60, NOW + 60).map(lambda t: round(t, 3))),
         message="a pod goes; no more",
+    )
+
+
+elastics = st.none() | st.builds(
+    Elastic,
+    full=st.just(2),
+    sizes=st.just((1, 2)),
+    scale_down_after=st.sampled_from([5.0, 100.0]),
+    grows=st.booleans(),
+    batch=st.none() | st.just(Batch(whole=8, micro=2, procs=1)),
+)
+
+
+def sizes(size: int, attempt: int) -> st.SearchStrategy[ElasticStatus]:
+    """What is recorded of a gang of that size; two pods are wanted."""
+    return st.builds(
+        ElasticStatus,
+        size=st.just(size),
+        wanted=st.just(2),
+        since=times,
+        reason=st.sampled_from([Reason.FIRST_START, Reason.SCALED_DOWN, Reason.SCALED_UP]),
+        growing=st.none() | st.builds(PendingGrowth, size=st.just(2), since=times, save=names),
+        unproved=st.none() | st.integers(1, attempt),
+        failed_growths=st.integers(0, 3),
+        not_before=maybe_time,
     )
 
 
@@ -103,7 +135,7 @@ def statuses(draw: st.DrawFn) -> Status:
         conditions = [
             Condition(type=ended, status="True", reason="Succeeded", last_transition_time=NOW)
         ]
-    used = draw(st.integers(0, 3))
+    used, size = draw(st.integers(0, 3)), draw(st.sampled_from([2, 2, 2, 1]))
     remembered = draw(memory(now=NOW, attempt=attempt))
     incidents = remembered.pop("incidents")
     return Status(
@@ -131,10 +163,11 @@ def statuses(draw: st.DrawFn) -> Status:
         ),
         stand_ins=[
             StandIn(rank=rank, spare=rank, made_in=draw(st.integers(1, attempt)))
-            for rank in range(2)
+            for rank in range(size)
             if draw(st.sampled_from([False, False, True]))
         ],
-        placements=[draw(st.integers(1, attempt)) for _ in range(2)],
+        placements=[draw(st.integers(1, attempt)) for _ in range(size)],
+        elastic=draw(st.none() | sizes(size, attempt)),
         resume=draw(st.sampled_from([resume, resume, None])),
         hold=hold,
         stop=draw(st.none() | stops(attempt)),
@@ -185,6 +218,7 @@ def observations(draw: st.DrawFn) -> Observed:
         active_deadline_seconds=draw(st.sampled_from([None, None, None, 1, 10_000])),
         start_deadline_seconds=draw(st.sampled_from([None, None, 1, 10_000])),
         ttl_seconds_after_finished=draw(st.sampled_from([None, 0, 10_000])),
+        elastic=draw(elastics),
         **draw(wishes_of_recovery),
     )
     problem = SpecProblem(reason=Reason.INVALID_SPEC, message="spec.x: wrong")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rtj_api.wire import (
     SEQ,
+    Batches,
     Directive,
     Phase,
     Probe,
@@ -163,6 +164,7 @@ class PodLike:
         forget_probes: bool = False,
         suspects: Sequence[Suspect] = (),
         interval: float | None = None,
+        batches: Batches | None = None,
         stop: tuple[int, float] | None = None,
     ) -> None:
         directive = Directive(
@@ -186,6 +188,7 @@ class PodLike:
             probe=probe,
             forget_probes=forget_probes,
             interval_seconds=interval,
+            batches=batches,
             stop_step=stop[0] if stop else None,
             stop_reason="PodEvicted" if stop else None,
             stop_within=stop[1] if stop else None,

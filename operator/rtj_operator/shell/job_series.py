@@ -98,9 +98,22 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         ),
     ),
     JobSeries(
+        "training_job_replicas",
+        "gauge",
+        "Pods of an elastic job's gang, as recorded; absent without spec.elastic.",
+        lambda job: job.status.elastic.size if job.status.elastic else None,
+    ),
+    JobSeries(
+        "training_job_replicas_wanted",
+        "gauge",
+        "spec.replicas of an elastic job; above training_job_replicas while it is smaller.",
+        lambda job: job.status.elastic.wanted if job.status.elastic else None,
+    ),
+    JobSeries(
         "training_job_spares_wanted",
         "gauge",
-        "recovery.spares of a job that is not over; absent where there are none.",
+        "Pods that are to wait for a rank, of a job that is not over: recovery.spares, and those "
+        "that an elastic gang is short of; absent where there are none.",
         lambda job: job.status.spares.wanted if job.status.spares else None,
     ),
     JobSeries(

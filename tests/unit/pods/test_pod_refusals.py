@@ -83,6 +83,54 @@ CASES: dict[str, tuple[dict, str, str]] = {
         "InvalidSpec",
         "nvidia.com/gpu",
     ),
+    "a global batch that all pods do not divide": (
+        {"elastic": {"minReplicas": 1, "globalBatch": 5, "microBatch": 2}},
+        "InvalidSpec",
+        "2 pods x 1 processes x microBatch 2 = 4 samples at once, which does not divide "
+        "globalBatch 5. Change globalBatch",
+    ),
+    "a listed size that does not divide it": (
+        {
+            "replicas": 4,
+            "elastic": {
+                "minReplicas": 2,
+                "allowedReplicas": [3],
+                "globalBatch": 16,
+                "microBatch": 2,
+            },
+        },
+        "InvalidSpec",
+        "3 pods x 1 processes",
+    ),
+    "no other size keeps the batch": (
+        {"replicas": 4, "elastic": {"minReplicas": 3, "globalBatch": 16, "microBatch": 2}},
+        "InvalidSpec",
+        "allows no size from minReplicas 3 to below replicas 4",
+    ),
+    "elastic in a queue": (
+        {"elastic": {"minReplicas": 1}, "scheduling": {"gang": "kueue", "queue": "q"}},
+        "InvalidSpec",
+        "spec.elastic does not go with spec.scheduling.gang kueue",
+    ),
+    "the rank's label in an elastic gang": (
+        {
+            "elastic": {"minReplicas": 1},
+            "trainer": {
+                "env": [
+                    {
+                        "name": "R",
+                        "valueFrom": {
+                            "fieldRef": {
+                                "fieldPath": "metadata.labels['resumable-training.dev/rank']"
+                            }
+                        },
+                    }
+                ]
+            },
+        },
+        "InvalidSpec",
+        "remove spec.elastic",
+    ),
     "file store without a mount": (
         {"checkpoint": {"store": {"url": "file:///nas"}}},
         "InvalidSpec",

@@ -1,0 +1,187 @@
+"""An elastic gang in status, in the words that a person reads, and what it must not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.observations import with_report
+from kit.scenarios import recovers, state, trains
+from kit.scenarios_of_scaling import SMALL, give_back, has_size, only, take_away
+from kit.simulated import World
+from kit.simulated_operator import Operator
+from rtj_api import wire
+from rtj_api.reasons import Reason
+from rtj_api.status import ConditionType
+from rtj_operator.core.decide import decide
+from rtj_operator.core.observed import JobSpec, Rejection
+
+
+def begun(*, world: dict[str, Any] | None = None, **spec: Any) -> Operator:
+    """Three ranks on the only three nodes, with a durable step."""
+    fields = {"replicas": 3, "elastic": SMALL, "run_id": "ns/gpt", "template_hash": "h1", **spec}
+    op = Operator(World(spec=JobSpec(**fields), **(world or {})))
+    only(op, 3)
+    trains(op, step=4)
+    return op
+
+
+def degraded(op: Operator) -> tuple[str, str]:
+    found = state(op).condition(ConditionType.DEGRADED)
+    assert found is not None
+    return found.reason, found.message
+
+
+def is_degraded(op: Operator, reason: Reason) -> Callable[[], bool]:
+    return lambda: degraded(op)[0] == reason
+
+
+def test_a_small_gang_says_its_size_why_and_what_it_waits_for() -> None:
+    op = begun()
+    assert degraded(op)[0] == Reason.NOTHING_DEGRADED
+    node = take_away(op, 2)
+    has_size(op, 2)
+    op.run(3)
+    shown = state(op).elastic
+    assert shown is not None
+    assert (shown.size, shown.wanted, shown.reason) == (2, 3, Reason.SCALED_DOWN)
+    assert (shown.gradient_accumulation, shown.global_batch) == (3, 12)
+    reason, text = degraded(op)
+    assert reason == Reason.SCALED_DOWN
+    assert text.startswith("2 of 3 pods train. 1 of 3 pods found no place for 5 s: 0/4 nodes")
+    assert "It grows when there is room: status.spares says what is waited for" in text
+    spares = state(op).spares
+    assert spares is not None
+    assert (spares.wanted, spares.ready) == (1, 0)
+    assert "0/4 nodes are available" in (spares.message or "")
+    give_back(op, node)
+    has_size(op, 3)
+    op.run(3)
+    assert degraded(op)[0] == Reason.NOTHING_DEGRADED
+    assert state(op).spares is None
+
+
+def test_neither_way_costs_the_user_anything() -> None:
+    op = begun(max_restarts=0)
+    node = take_away(op, 2)
+    has_size(op, 2)
+    give_back(op, node)
+    has_size(op, 3)
+    assert state(op).failures == 0
+    assert state(op).budgets.restarts_since_progress == 0
+    assert [r.cause for r in state(op).attempts] == [
+        Reason.FIRST_START,
+        Reason.POD_DELETED,
+        Reason.SCALED_DOWN,
+        Reason.SCALED_UP,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"world": {"layout": "deepspeed"}}, "a deepspeed save fits the number of ranks"),
+        (
+            {"elastic": replace(SMALL, sizes=(3,))},
+            "only 2 of 3 pods have a place, and the allowed sizes are 3",
+        ),
+    ],
+)
+def test_where_no_smaller_gang_can_go_on_it_waits_and_says_why(
+    fields: dict[str, Any], words: str
+) -> None:
+    op = begun(**fields)
+    node = take_away(op, 2)
+    op.run_until(is_degraded(op, Reason.CANNOT_SCALE_DOWN))
+    assert "ranks [2] find no place, and no smaller gang can go on" in degraded(op)[1]
+    assert words in degraded(op)[1]
+    op.run(60)
+    assert len(state(op).placements) == 3
+    give_back(op, node)
+    recovers(op, attempt=2)
+    assert degraded(op)[0] == Reason.NOTHING_DEGRADED
+
+
+def test_the_layout_is_told_of_before_a_rank_is_lost() -> None:
+    op = begun(world={"layout": "deepspeed"})
+    assert "a deepspeed save fits" in (state(op).checkpoint.fixed_size or "")
+    assert begun().world.state.checkpoint.fixed_size is None
+
+
+def test_a_save_on_its_way_is_waited_for_before_its_pod_goes() -> None:
+    """Rank 0 is lost, so rank 2 gives its place up: not while it has a save of its own."""
+    op = begun()
+    take_away(op, 0)
+    op.run_until(lambda: state(op).attempt == 2)
+    op.run(3)
+    for _ in range(40):  # the operator sleeps meanwhile
+        if decide(op.world.observe()).rule == "shrink":
+            break
+        op.world.tick()
+    observed = op.world.observe()
+    assert decide(observed).rule == "shrink"
+
+    def saving(report: wire.Report) -> wire.Report:
+        checkpoint = report.checkpoint.model_copy(update={"pending_saves": 1})
+        return report.model_copy(update={"checkpoint": checkpoint})
+
+    assert decide(with_report(observed, 2, saving)).rule != "shrink"
+    assert decide(with_report(observed, 1, saving)).rule == "shrink", "it keeps its pod"
+
+
+def test_a_quota_is_no_place_either() -> None:
+    op = begun()
+    op.world.delete_pod(op.world.pod_of(2).name)
+    op.run_until(lambda: state(op).attempt == 2)
+    observed = op.world.observe()
+    name = "gpt-2-2-abcd"
+    message = f'pods "{name}" is forbidden: exceeded quota: gpus, requested: 1, used: 3, limited: 3'
+    pods = tuple(p for p in observed.pods if p.name != name and p.deleting_since is None)
+    refused = {name: Rejection(code=403, message=message, at=observed.now + 5)}
+    later = replace(observed, pods=pods, rejections=refused, now=observed.now + 6)
+    plan = decide(later)
+    assert plan.rule == "shrink"
+    assert "Raise ResourceQuota gpus" in plan.why
+
+
+def test_it_never_grows_where_that_is_not_wished() -> None:
+    op = begun(elastic=replace(SMALL, grows=False))
+    node = take_away(op, 2)
+    has_size(op, 2)
+    give_back(op, node)
+    op.run(60)
+    assert len(state(op).placements) == 2
+    assert state(op).spares is None
+    assert "elastic.growWhen is Never: suspend and resume the job" in degraded(op)[1]
+
+
+def test_the_room_may_go_again_before_the_save() -> None:
+    op = begun(world={"save_every": 20})
+    node = take_away(op, 2)
+    has_size(op, 2)
+    give_back(op, node)
+    op.run_until(lambda: (e := state(op).elastic) is not None and e.growing is not None)
+    spare = op.world.spare()
+    assert spare is not None
+    op.world.nodes[node].taints = ("away:NoSchedule",)
+    op.world.delete_pod(spare.name)
+    op.run_until(lambda: (e := state(op).elastic) is not None and e.growing is None)
+    attempt = state(op).attempt
+    op.run(40)
+    assert state(op).attempt == attempt, "nobody was disturbed"
+
+
+def test_without_elastic_the_next_restart_is_with_all() -> None:
+    op = begun()
+    node = take_away(op, 2)
+    has_size(op, 2)
+    op.world.change_spec(elastic=None)
+    op.run(5)
+    assert "spec.elastic was removed: the next restart is with all of them" in degraded(op)[1]
+    give_back(op, node)
+    op.world.kill_trainer(0, code=-9)
+    op.run_until(lambda: len(state(op).placements) == 3)
+    recovers(op, attempt=state(op).attempt)
+    assert state(op).elastic is None
