@@ -65,12 +65,13 @@ def logs_command(
         words += [f"--since={since}"] if since else []
         for line in merged(_read(cluster, found, read, words)):
             printer.print(line)
-        if printer.printed:
-            return
-        if container is None:
-            _from_store(cluster, found, rank, attempt, endpoint, region)
-        else:
-            say(f"{found.full_name} has no line in {container}")
+        wanted = range(found.replicas) if rank is None else (rank,)
+        lacking = [each for each in wanted if each not in printer.ranks]
+        if container is not None:
+            if not printer.ranks:
+                say(f"{found.full_name} has no line in {container}")
+        elif lacking and (attempt is not None or not printer.ranks):
+            _lacking(cluster, found, printer, lacking, endpoint, region)
 
 
 class _Printer:
@@ -78,14 +79,21 @@ class _Printer:
 
     def __init__(self, job: Seen, *, wanted: int | None, times: bool) -> None:
         self._job, self._wanted, self._times = job, wanted, times
-        self.printed = 0
+        self.ranks: set[int] = set()
+        self.attempt = wanted if wanted is not None else job.status.attempt
 
     def print(self, line: Line) -> None:
         attempt = attempt_at(line.at, self._job.status.attempts)
         if self._wanted is not None and attempt != self._wanted:
             return
         typer.echo(prefixed(line, attempt=attempt, ranks=self._job.replicas, times=self._times))
-        self.printed += 1
+        self.ranks.add(line.rank)
+
+    def print_kept(self, rank: int, text: str) -> None:
+        """A line of the store, which has no time."""
+        line = Line(0.0, rank, text)
+        typer.echo(prefixed(line, attempt=self.attempt, ranks=self._job.replicas))
+        self.ranks.add(rank)
 
 
 def _now(
@@ -113,15 +121,15 @@ def _read(cluster: Cluster, job: Seen, read: list[Source], words: list[str]) -> 
         return list(pool.map(one, read))
 
 
-def _from_store(
+def _lacking(
     cluster: Cluster,
     job: Seen,
-    rank: int | None,
-    attempt: int | None,
+    printer: _Printer,
+    lacking: list[int],
     endpoint: str | None,
     region: str | None,
 ) -> None:
-    """The last lines of an ended attempt's trainers, which the sidecars leave in the store."""
+    """The last lines of ranks whose pods are gone, which the sidecars left in the store."""
     from rtj_cli.commands.guarded import guarded
     from rtj_cli.targets import Asked, reached
 
@@ -132,18 +140,19 @@ def _from_store(
         context=cluster.context,
         kubeconfig=cluster.kubeconfig,
     )
-    which = attempt if attempt is not None else job.status.attempt
-    wanted = range(job.replicas) if rank is None else (rank,)
-    printed = 0
-    with guarded(), reached(told) as place:
-        say(f"attempt {which}, from {place.url}: the last lines of each rank")
-        for each in wanted:
-            found = place.store.get(f"{place.run_id}/logs/{which}/{each}.txt")
-            for text in [] if found is None else found.data.decode(errors="replace").splitlines():
-                line = Line(0.0, each, text)
-                typer.echo(prefixed(line, attempt=which, ranks=job.replicas))
-                printed += 1
-    if not printed:
+    names, which = ", ".join(map(str, lacking)), printer.attempt
+    say(f"rank {names} of attempt {which}: its pods are gone; their last lines, from the store")
+    try:
+        with guarded(), reached(told) as place:
+            for rank in lacking:
+                found = place.store.get(f"{place.run_id}/logs/{which}/{rank}.txt")
+                text = "" if found is None else found.data.decode(errors="replace")
+                for each in text.splitlines():
+                    printer.print_kept(rank, each)
+    except typer.Exit:  # said already; what the pods had is printed
+        if not printer.ranks:
+            raise
+    if not printer.ranks:
         raise fail(f"no log of attempt {which} is left, in pods or store", Code.NOT_FOUND)
 
 

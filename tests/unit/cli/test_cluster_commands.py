@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
+from kit.podlike import ENVIRONMENT
 from kit.scenarios import SCENARIOS
 from kit.stub_kubectl import StubKubectl, job_of
 from rtj_api import contract
@@ -69,7 +76,7 @@ def test_codes_of_what_goes_wrong(
 ) -> None:
     assert "NotFound" in rtj("why", "gpt", code=3).words
     assert "auth can-i" in rtj("describe", "forbidden", code=5).words
-    cluster.job(job_of(running) | {"status": {"phase": "Dancing"}})
+    cluster.job(job_of(running) | {"status": {"attempt": "the third"}})
     assert "Update rtj" in rtj("why", "gpt", code=4).words
     monkeypatch.setenv("KUBECTL", "no-such-kubectl")
     assert "install it" in rtj("why", "gpt", code=2).words
@@ -197,3 +204,29 @@ def test_the_kubeconfig_is_passed_on(rtj: Rtj, cluster: StubKubectl, running: St
     first = cluster.asked()[0]
     assert "--namespace team --context prod --kubeconfig /k get" in first
     assert os.environ["KUBECTL"]
+
+
+def test_watch_on_a_terminal_draws_a_screen(cluster: StubKubectl) -> None:
+    cluster.job(job_of(SCENARIOS["runs_to_the_end"].run().world.state))
+    cluster.pods()
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    environment = {**ENVIRONMENT, "TERM": "xterm", "KUBECTL": str(cluster.directory / "kubectl")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "rtj_cli", "watch", "gpt"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        os.close(theirs)
+        drawn = b""
+        try:
+            while part := os.read(ours, 65536):
+                drawn += part
+        except OSError:  # Linux says EIO where the other side has closed
+            pass
+        assert process.wait() == 0
+    os.close(ours)
+    text = drawn.decode()
+    assert "ns/gpt is complete: Succeeded" in text
+    assert "First     FirstStart" in text

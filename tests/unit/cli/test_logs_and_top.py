@@ -93,6 +93,29 @@ def test_an_attempt_whose_pods_are_gone_is_read_from_the_store(
     assert "is left" in rtj("logs", "gpt", "--attempt", 9, code=3).words
 
 
+def test_ranks_without_a_pod_of_that_attempt_are_added_from_the_store(
+    rtj: Rtj, gang: StubKubectl, running: Status, tmp_path: Any
+) -> None:
+    root = tmp_path / "store" / "ns" / "gpt"
+    (root / "logs" / "2").mkdir(parents=True)
+    (root / "run.json").write_text("{}")
+    (root / "logs" / "2" / "1.txt").write_text("kept of rank 1\n")
+    (root / "logs" / "2" / "0.txt").write_text("not asked for\n")
+    raw = job_of(running)
+    raw["spec"]["checkpoint"]["store"]["url"] = (tmp_path / "store").as_uri()
+    gang.job(raw)
+    gang.log("gpt-1-1-abcd", "")
+    out = rtj("logs", "gpt", "--attempt", 2).out
+    assert out.splitlines() == [
+        "[0 #2] step 9",
+        "[0 #2] a line without a time",
+        "[1 #2] kept of rank 1",
+    ]
+    raw["spec"]["checkpoint"]["store"]["url"] = (tmp_path / "nowhere").as_uri()
+    gang.job(raw)
+    assert rtj("logs", "gpt", "--attempt", 2).out.count("\n") == 2
+
+
 def test_following_ends_with_the_job(rtj: Rtj, cluster: StubKubectl) -> None:
     cluster.job(job_of(SCENARIOS["runs_to_the_end"].run().world.state))
     cluster.pods(pod(0, "gpt-0-1-abcd"), pod(1, "gpt-1-1-abcd", phase="Pending"))
