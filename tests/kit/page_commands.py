@@ -105,6 +105,13 @@ def is_command_of_ours(name: str) -> bool:
     return True
 
 
+def is_only_a_name(words: Words) -> bool:
+    """Whether `rtj checkpoints list` or `rtj resume --from`: named, and not written out."""
+    plain = [word for word in words[1 + (words[0] == "kubectl") :] if not word.startswith("-")]
+    depth = 2 if plain[:1] == ["checkpoints"] else 1
+    return len(plain) <= depth
+
+
 @cache
 def _help(tool: str, *words: str) -> str:
     program = {"kubectl": tools.kubectl, "helm": tools.helm}[tool]()

@@ -70,7 +70,7 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
         "one, so this one is bad although its files are whole. It is marked `poison` and not "
         "resumed again.",
         "Find out what put it there (a diverged loss, a bad batch). "
-        "`rtj checkpoints mark JOB SAVE good` takes the mark back.",
+        "`rtj checkpoints mark JOB SAVE good --reason WHY` takes the mark back.",
     ),
     Reason.CHECKPOINT_CLEARED: ReasonText(
         "A suspect save is not suspect any more: an older one failed alike, so the cause lies "
@@ -94,8 +94,8 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     ),
     Reason.CHECKPOINT_ARCHIVED: ReasonText(
         "A save lies in an archive of the store and cannot be read now, so it was passed over.",
-        "If it is wanted: `rtj checkpoints restore <save> --store <url> --run-id <runID>`, or `aws "
-        "s3api restore-object` for each of its objects. Hours later it can be chosen again.",
+        "If it is wanted: `rtj checkpoints restore JOB SAVE`, or `aws s3api restore-object` for "
+        "each of its objects. Hours later it can be chosen again.",
     ),
     Reason.ARCHIVE_UNSUPPORTED: ReasonText(
         "The store does not have the class that checkpoint.retention.archiveClass names.",
@@ -104,8 +104,8 @@ SIDECAR: Final[Mapping[Reason, ReasonText]] = {
     ),
     Reason.MARKED_BY_PERSON: ReasonText(
         "A person said so of a save with `rtj checkpoints`: invalid, poison, good or pinned.",
-        "`rtj checkpoints show <save>` tells who and why. `rtj checkpoints mark <save> good` takes "
-        "back what was said against it.",
+        "`rtj checkpoints show JOB SAVE` tells who and why. `rtj checkpoints mark JOB SAVE good "
+        "--reason WHY` takes back what was said against it.",
     ),
     Reason.CHECKPOINT_ORDER_UNKNOWN: ReasonText(
         "The directory of a new run holds saves whose numbers count different things (steps, "

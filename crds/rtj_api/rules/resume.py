@@ -25,8 +25,8 @@ FOR_NOW = frozenset(
 )
 """Why a save is refused as things stand: a replica count, a key or a restore brings it back."""
 HOW_TO_RESTORE = (
-    "Ask for it with `rtj checkpoints restore <save>` (or `aws s3api restore-object` for each of "
-    "its objects); it can be chosen again when the store has restored it, which may take hours"
+    "Ask for it with `rtj checkpoints restore JOB SAVE` (or `aws s3api restore-object` for each "
+    "of its objects); it can be chosen again when the store has restored it, which may take hours"
 )
 
 

@@ -46,6 +46,19 @@ def test_each_command_of_ours_that_a_sentence_names_is_there(page: Path) -> None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
+def test_each_command_of_ours_with_its_words_is_taken_by_its_parser(page: Path) -> None:
+    """In a sentence too, where more than the command's name is said."""
+    text = re.sub(r"^( *)```.*?^\1```[ ]*$", "", page.read_text("utf-8"), flags=re.M | re.S)
+    wrong = []
+    for found in re.findall(r"`((?:kubectl )?rtj [^`\n]+)`", text):
+        is_synopsis = "[OPTIONS]" in found or "…" in found or "..." in found or "|" in found
+        for words in () if is_synopsis else shell_lines.read(found).commands:
+            if not page_commands.is_only_a_name(words):
+                wrong += page_commands.problems(words)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_each_command_within_the_text_is_understood_too(page: Path) -> None:
     text = re.sub(r"^( *)```.*?^\1```[ ]*$", "", page.read_text("utf-8"), flags=re.M | re.S)
     wrong = []
