@@ -42,6 +42,8 @@ GROUP_APIS: dict[str, tuple[str, ...]] = {
         f"scheduling.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha3", "v1alpha2")
     ),
 }
+_WITHOUT_PRIORITY = "scheduling.k8s.io/v1alpha2"
+IMMUTABLE = "immutable"  # as API servers say of a field that may not change
 _INSTALL = {
     GangScheduler.VOLCANO: "install Volcano",
     GangScheduler.SCHEDULER_PLUGINS: "install the CRD and the scheduler of scheduler-plugins",
@@ -103,12 +105,14 @@ def desired_group(spec: JobSpec, *, owner: Owner) -> Manifest | None:
     if wish.gang not in GROUP_APIS:
         return None
     wanted: dict[str, Any] = dict(wish.pod_group or {})
+    stated = (spec.template.get("spec") or {}).get("priorityClassName")
     if wish.gang is GangScheduler.NATIVE:
         wanted["schedulingPolicy"] = {"gang": {"minCount": spec.replicas}}
+        # The group's counts where gangs preempt, whatever its pods': without one it is 0.
+        wanted = {**({"priorityClassName": stated} if stated else {}), **wanted}
     else:
         wanted["minMember"] = spec.replicas
     if wish.gang is GangScheduler.VOLCANO:
-        stated = (spec.template.get("spec") or {}).get("priorityClassName")
         priority = wish.priority_class or stated
         wanted |= {"queue": wish.queue} if wish.queue else {}
         wanted |= {"priorityClassName": priority} if priority else {}
@@ -122,6 +126,34 @@ def desired_group(spec: JobSpec, *, owner: Owner) -> Manifest | None:
         },
         "spec": wanted,
     }
+
+
+def ways_to_apply(spec: JobSpec, *, owner: Owner) -> list[Manifest]:
+    """The PodGroup as the API server may take it, the best way first; the next where that version
+    of its kind is not there, or where a field cannot be changed any more.
+
+    The priority that a native group takes from its pods is given up for that: Kubernetes 1.36 has
+    it with a feature gate only, and a group that was made without it never gets it.
+    """
+    group = desired_group(spec, owner=owner)
+    if group is None:
+        return []
+    found = []
+    for version in GROUP_APIS[spec.scheduling.gang]:
+        whole = {"apiVersion": version, **group}
+        plain = {name: told for name, told in group["spec"].items() if name != "priorityClassName"}
+        is_own = "priorityClassName" in (spec.scheduling.pod_group or {})
+        if spec.scheduling.gang is not GangScheduler.NATIVE or is_own or plain == group["spec"]:
+            found.append(whole)
+        elif version == _WITHOUT_PRIORITY:
+            found.append({**whole, "spec": plain})
+        else:
+            found += [whole, {**whole, "spec": plain}]
+    return found
+
+
+def is_worth_another_way(*, code: int, said: str) -> bool:
+    return code == 404 or IMMUTABLE in said
 
 
 def check(spec: JobSpec) -> None:
@@ -170,5 +202,10 @@ def unavailable(spec: JobSpec, *, code: int, said: str) -> str:
         return (
             f"no PodGroup can be made: {said}. The operator's ClusterRole must allow get, create "
             f"and patch of podgroups: upgrade the chart, or see rbac.create"
+        )
+    if IMMUTABLE in said:
+        return (
+            f"the PodGroup cannot be changed: {said}. Set spec.scheduling back, or delete the "
+            "PodGroup: it is made anew as the spec has it, before the next pod"
         )
     return f"no PodGroup can be made: {said}. Correct spec.scheduling.podGroup"

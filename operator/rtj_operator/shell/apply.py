@@ -159,18 +159,19 @@ class Applier:
     async def _group(self, job: Raw) -> Rejection | None:
         """The gang's PodGroup is made, or made right, before any pod of it; else why it cannot."""
         spec = api_spec(job)
-        group = gangs.desired_group(spec, owner=owner_of(job))
-        if group is None:
+        ways = gangs.ways_to_apply(spec, owner=owner_of(job))
+        if not ways:
             return None
         code, said = 404, ""
-        for version in gangs.GROUP_APIS[spec.scheduling.gang]:
+        for group in ways:
             try:
-                await self._cluster.apply_group({"apiVersion": version, **group})
+                await self._cluster.apply_group(group)
             except ApiError as error:
                 if error.status not in REFUSALS:
                     raise
-                code, said = error.status, error.message
-                if error.status != 404:
+                if code == 404 or error.status != 404:
+                    code, said = error.status, error.message
+                if not gangs.is_worth_another_way(code=error.status, said=error.message):
                     break
             else:
                 return None

@@ -81,6 +81,24 @@ async def test_scheduler_plugins_get_their_group(cluster, server, space, operato
     assert group["spec"] == {"minMember": 2}
 
 
+async def test_a_field_that_its_pod_group_does_not_have_is_named(
+    cluster, server, space, operator
+) -> None:
+    """The CRD alone would drop it, and the wish would be forgotten silently."""
+    server.apply(pod_groups("scheduling.x-k8s.io/v1alpha1"))
+    key = JobKey(space.namespace, "typo")
+    wish = {"gang": "scheduler-plugins", "podGroup": {"scheduleTimeoutSecond": 60}}
+    space.apply(a_job(namespace=key.namespace, name=key.name, scheduling=wish))
+
+    async def is_told() -> bool:
+        reason, message = await running_says(cluster, key)
+        is_named = "scheduleTimeoutSecond" in message and "spec.scheduling.podGroup" in message
+        return reason == Reason.GANG_UNAVAILABLE and is_named
+
+    await eventually(is_told, within=60, what="the unknown field")
+    assert await cluster.list_pods(key) == []
+
+
 async def test_a_server_without_native_gangs_is_named(cluster, space, operator) -> None:
     """Its group is built in: no CRD can stand in for it, so here is only what an older one says."""
     key = JobKey(space.namespace, "native")

@@ -13,6 +13,7 @@ from rtj_operator.core import gangs
 from rtj_operator.core.avoid import keep_off
 from rtj_operator.core.pods import refusal_of, template_hash, warnings_of
 
+VOLCANO = {"gang": "volcano"}
 KUEUE = {"gang": "kueue", "queue": "team-a"}
 
 
@@ -104,6 +105,38 @@ def test_scheduler_plugins_and_the_native_gang() -> None:
     assert "schedulerName" not in pod["spec"]
     assert group is not None
     assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
+
+
+def test_a_native_group_has_the_priority_of_its_pods() -> None:
+    """Where gangs preempt, the group's counts and not the pods': without it the gang is last."""
+    pod = {"priorityClassName": "high"}
+    ways = gangs.ways_to_apply(a_spec(pod=pod, scheduling={"gang": "native"}), owner=OWNER)
+    tried = [(w["apiVersion"].rpartition("/")[2], w["spec"].get("priorityClassName")) for w in ways]
+    assert tried == [
+        ("v1", "high"),
+        ("v1", None),
+        ("v1beta1", "high"),
+        ("v1beta1", None),
+        ("v1alpha3", "high"),
+        ("v1alpha3", None),
+        ("v1alpha2", None),
+    ]
+    stated = {"priorityClassName": "gang", "disruptionMode": {"all": {}}}
+    own = a_spec(pod=pod, scheduling={"gang": "native", "podGroup": stated})
+    ways = gangs.ways_to_apply(own, owner=OWNER)
+    assert len(ways) == len(gangs.GROUP_APIS["native"])
+    assert all(stated.items() <= way["spec"].items() for way in ways)
+    assert len(gangs.ways_to_apply(a_spec(scheduling={"gang": "native"}), owner=OWNER)) == 4
+    assert len(gangs.ways_to_apply(a_spec(pod=pod, scheduling=VOLCANO), owner=OWNER)) == 1
+    assert gangs.ways_to_apply(SMALLEST, owner=OWNER) == []
+
+
+def test_a_group_that_cannot_be_changed_says_what_to_do() -> None:
+    spec = a_spec(scheduling={"gang": "native"})
+    said = "spec.priorityClassName: Invalid value: field is immutable"
+    text = gangs.unavailable(spec, code=422, said=said)
+    assert "delete the PodGroup" in text
+    assert "Set spec.scheduling back" in text
 
 
 def test_the_templates_own_scheduler_wins() -> None:
