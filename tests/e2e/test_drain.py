@@ -192,3 +192,66 @@ def test_ranks_that_agree_on_a_stop_step_lose_none(product: Stack, space: Kube) 
     assert third > second
     assert job.status()["checkpoint"]["lastDurableStep"] == third
     assert job.status()["restarts"] == 2
+
+
+# --- with trainers that save on a signal ---
+
+
+def signalled(product: Stack, space: Kube, by: str) -> Job:
+    """Real PyTorch that saves on a signal and at no other time."""
+    store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
+    manifest = manifests.habit(
+        f"by-{by.lower()}",
+        "told_by_signal",
+        store=store,
+        steps=100_000,
+        every=100_000,
+        torch=True,
+        replicas=2,
+        gpus=1,
+        recovery={"stop": {"by": by}},
+        spec={"procsPerReplica": 1},
+    )
+    space.apply(manifest)
+    return Job(kube=space, name=f"by-{by.lower()}")
+
+
+def end_by_its_kubelet(space: Kube, job: Job, rank: int) -> None:
+    """SIGTERM from the kubelet to a pod that nobody deletes, as where its node shuts down in order.
+
+    The nodes here have no systemd that could tell a kubelet of a shutdown. A pod whose own deadline
+    is over is ended by the same code of the kubelet, under another reason.
+    """
+    wish = json.dumps({"spec": {"activeDeadlineSeconds": 1}})
+    space.run("patch", "pod", job.pod_name(rank), "--type=merge", "-p", wish)
+
+
+@pytest.mark.timeout(400)
+def test_trainers_that_save_on_a_signal_lose_no_step(product: Stack, space: Kube) -> None:
+    """The signal comes behind the word of a step: by then all ranks are known to hear it."""
+    drained, shut = (signalled(product, space, by) for by in ("SIGUSR1", "SIGTERM"))
+    for job in (drained, shut):
+        job.wait_step(15, within=180)
+    before = {job.name: job.report(0)["progress"]["step"] for job in (drained, shut)}
+    nodes = {job.name: job.node(1) for job in (drained, shut)}
+    selector = f"{contract.LABEL_JOB}={drained.name}"
+    flags = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+    try:
+        space.run("cordon", nodes[shut.name])
+        end_by_its_kubelet(space, shut, 1)
+        space.run("drain", nodes[drained.name], f"--pod-selector={selector}", *flags, timeout=150)
+        for job in (drained, shut):
+            status = job.wait_status("attempt 2", lambda s: s.get("starts") == 2, within=120)
+            agreed(job, count=1)
+            assert status["resume"]["step"] >= before[job.name], status["resume"]
+            assert status["current"]["cause"] == "PodEvicted", status["current"]
+            assert status["current"]["replaced"] == [1], status["current"]
+            assert status["budgets"].get("restartsSinceProgress", 0) == 0
+            assert job.node(1) != nodes[job.name]
+    finally:
+        for node in set(nodes.values()):
+            space.run("uncordon", node)
+    for job in (drained, shut):
+        job.wait_step(job.status()["resume"]["step"] + 5)
+        each_step_once(job, 0)
+        assert "SAVED AND ENDS AT" in job.log(0)

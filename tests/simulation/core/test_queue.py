@@ -101,6 +101,101 @@ def test_suspended_in_the_queue_or_at_work_it_keeps_nothing() -> None:
         assert queue_of(op.world).admitted == {}
 
 
+def settled(op: Operator, *, saved: int) -> None:
+    """Room again: it trains in one group, from what was saved, and nothing was charged to it."""
+    queue_of(op.world).others = 0
+    op.run_until(lambda: is_training(op), within=900)
+    op.run(60)
+    resume = state(op).resume
+    assert resume is not None
+    assert (resume.step or 0) >= saved
+    assert state(op).budgets.restarts_since_progress == 0
+    groups = {pod.group for pod in op.world.pods.values()}
+    assert list(queue_of(op.world).admitted) == [*groups]
+    assert not [p for p in op.world.pods.values() if p.deleting_since is not None]
+
+
+def saved_some() -> tuple[Operator, int]:
+    op = Operator(queued_world())
+    op.run_until(lambda: (state(op).checkpoint.last_durable_step or 0) >= 8, within=120)
+    return op, state(op).checkpoint.last_durable_step or 0
+
+
+@pytest.mark.parametrize("after", [0.0, 0.25, 0.5, 1.0, 2.0, 5.0])
+def test_put_out_while_the_gang_prepares(after: float) -> None:
+    """The next attempt is recorded and has not started: nothing trains, nothing is counted."""
+    op, saved = saved_some()
+    op.world.delete_pod(op.world.pod_of(1).name)
+    op.run_until(lambda: state(op).attempt == 2 and not state(op).is_started, within=30)
+    op.run(after)
+    queue_of(op.world).preempt(others=2)
+    op.world.hint = True
+    op.run(60)
+    assert queue_of(op.world).admitted == {}
+    assert not is_training(op)
+    settled(op, saved=saved)
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 20.0, 45.0, 120.0])
+@pytest.mark.parametrize("first", ["node", "queue"])
+def test_a_node_is_lost_beside_a_preemption(first: str, after: float) -> None:
+    op, saved = saved_some()
+    node = op.world.pod_of(1).node or ""
+    acts = [lambda: op.world.kill_node(node), lambda: queue_of(op.world).preempt(others=2)]
+    for act in acts if first == "node" else reversed(acts):
+        act()
+        op.world.hint = True
+        op.run(after)
+    op.run(120)
+    settled(op, saved=saved)
+
+
+@pytest.mark.parametrize("write", range(8))
+@pytest.mark.parametrize("dies", [False, True])
+def test_admission_is_withdrawn_between_a_decision_and_its_effect(write: int, dies: bool) -> None:
+    """Just before the n-th write of a replacement the queue puts the gang out; the operator may
+    die there, too."""
+    op, saved = saved_some()
+    op.world.delete_pod(op.world.pod_of(1).name)
+    left = write
+
+    def gate(what: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            op.world.gate = lambda _: None
+            queue_of(op.world).preempt(others=2)
+            if dies:
+                raise Crash(what)
+
+    op.world.gate = gate
+    op.run(200)
+    assert left < 0
+    settled(op, saved=saved)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ({"active_deadline_seconds": 60.0}, Reason.DEADLINE_EXCEEDED),
+        ({"start_deadline_seconds": 60.0}, Reason.START_DEADLINE_EXCEEDED),
+    ],
+)
+def test_a_deadline_counts_in_the_queue_and_leaves_nothing_there(
+    limit: dict[str, float], reason: Reason
+) -> None:
+    op = Operator(queued_world(quota=1, **limit))
+    op.run_until(lambda: state(op).phase == JobPhase.FAILED, within=90)
+    failed = state(op).condition(ConditionType.FAILED)
+    assert failed is not None
+    assert failed.reason == reason
+    op.run(30)
+    assert op.world.pods == {}
+    queue_of(op.world).quota = 2
+    op.run(30)
+    assert queue_of(op.world).admitted == {}
+
+
 def strike(op: Operator, draw: random.Random, heal: dict[str, float]) -> None:
     world, queue = op.world, queue_of(op.world)
     running = [p for p in world.pods.values() if p.phase == "Running" and p.node]
