@@ -167,7 +167,7 @@ class Applier:
             try:
                 await self._cluster.apply_group(group)
             except ApiError as error:
-                if error.status not in REFUSALS:
+                if error.status not in REFUSALS and not _names_a_field(error):
                     raise
                 if code == 404 or error.status != 404:
                     code, said = error.status, error.message
@@ -249,6 +249,12 @@ def _is_webhook(error: ApiError) -> bool:
     """A webhook that does not answer, with failurePolicy: Fail. It looks like a fault of the API
     server, and lasts until somebody mends that webhook: people must read of it."""
     return error.status == 500 and "failed calling webhook" in error.message
+
+
+def _names_a_field(error: ApiError) -> bool:
+    """A field that the kind does not have: a server-side apply answers with 500, as if the server
+    were at fault, and would do so for ever."""
+    return error.status == 500 and "field not declared in schema" in error.message
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T]:

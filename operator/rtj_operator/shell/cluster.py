@@ -157,9 +157,8 @@ class KubeCluster:
     async def apply_group(self, manifest: Raw) -> Raw:
         meta = manifest["metadata"]
         place = f"/apis/{manifest['apiVersion']}/namespaces/{quote(meta['namespace'])}/podgroups"
-        # Strictly: a CRD would drop a field that it does not know, and nobody would hear of it.
-        how = {"fieldManager": contract.MANAGER, "force": "true", "fieldValidation": "Strict"}
-        path = f"{place}/{quote(meta['name'])}?{urlencode(how)}"
+        query = urlencode({"fieldManager": contract.MANAGER, "force": "true"})
+        path = f"{place}/{quote(meta['name'])}?{query}"
         return await self._request(
             "PATCH", path, resource="podgroups", body=manifest, content_type=APPLY_PATCH
         )
