@@ -54,6 +54,13 @@ def _head(job: Seen, *, now: float) -> Iterator[str]:
         yield f"held       since {clock(status.hold.since)}: {status.hold.reason}: " + (
             status.hold.message
         )
+    if status.elastic is not None:
+        gang = status.elastic
+        yield f"elastic    {gang.size} of {gang.wanted} ranks since {clock(gang.since)}: " + (
+            f"{gang.reason}: {gang.message}".rstrip(": ")
+        )
+        if gang.growing is not None:
+            yield f"growing    to {gang.growing.size} ranks at the next durable save"
     if status.spares is not None:
         why = f": {status.spares.message}" if status.spares.message else ""
         yield f"spares     {status.spares.ready} of {status.spares.wanted} ready{why}"

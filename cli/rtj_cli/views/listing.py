@@ -42,6 +42,7 @@ def row(job: Seen) -> dict[str, Any]:
         "restarts": status.restarts,
         "goodput": goodput(job),
         "replicas": job.replicas,
+        "size": job.replicas if status.elastic is None else status.elastic.size,
         "spares": None if spares is None else f"{spares.ready}/{spares.wanted}",
         "queue": (job.spec.get("scheduling") or {}).get("queue"),
         "suspended": job.is_suspended,
@@ -71,8 +72,14 @@ def columns(
         "age": lambda one: ago(one["createdAt"], now=now).removesuffix(" ago"),
     }
     if wide:
-        found |= {"ranks": told("replicas"), "spares": told("spares"), "queue": told("queue")}
+        found |= {"ranks": _ranks, "spares": told("spares"), "queue": told("queue")}
     return found
+
+
+def _ranks(row: Mapping[str, Any]) -> str:
+    """`4`, or `2/4` of an elastic gang that is short of two."""
+    size, wanted = row["size"], row["replicas"]
+    return str(wanted) if size == wanted else f"{size}/{wanted}"
 
 
 def newest_first(jobs: Iterable[Seen]) -> list[Seen]:

@@ -175,6 +175,9 @@ def _trouble(job: Seen) -> Iterable[str]:
         yield f"bisection {found.id}: {found.saves[found.trial]} is on trial"
     for suspect in status.suspicions:
         yield f"save {suspect.name} is {'bad' if suspect.is_proved else 'under suspicion'}"
+    gang = status.elastic
+    if gang is not None and gang.size < gang.wanted:
+        yield f"it trains with {gang.size} of {gang.wanted} ranks: {gang.reason}: {gang.message}"
     spares = status.spares
     if spares is not None and spares.ready < spares.wanted:
         why = f": {spares.message}" if spares.message else ""

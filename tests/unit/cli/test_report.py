@@ -17,6 +17,8 @@ import pytest
 from kit import browser as browsers
 from kit.browser import Browser
 from kit.scenarios import SCENARIOS
+from kit.scenarios_of_leaving import LEAVINGS
+from kit.scenarios_of_scaling import SCALINGS
 from kit.scenarios_of_spares import SPARES
 from kit.scenarios_of_trouble import TROUBLES
 from kit.stub_kubectl import StubKubectl, job_of
@@ -26,7 +28,7 @@ from rtj_cli.report.axes import Axis
 from rtj_cli.report.page import page
 from rtj_cli.report.story import SavePoint, Story, decisions_in, stretches
 
-STORIES = {**SCENARIOS, **SPARES, **TROUBLES}
+STORIES = {**SCENARIOS, **SPARES, **TROUBLES, **LEAVINGS, **SCALINGS}
 VOID = {"meta", "br", "hr"}
 
 

@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 from kit import scenarios
 from kit.scenarios import SCENARIOS
+from kit.scenarios_of_leaving import LEAVINGS
+from kit.scenarios_of_scaling import SCALINGS
 from kit.scenarios_of_spares import SPARES
 from kit.scenarios_of_trouble import TROUBLES
 from kit.simulated import World
@@ -19,7 +21,7 @@ from rtj_cli.views.words import span
 from rtj_cli.waiting import Outcome, goal_of, outcome
 from rtj_operator.core.observed import JobSpec
 
-STORIES = {**SCENARIOS, **SPARES, **TROUBLES}
+STORIES = {**SCENARIOS, **SPARES, **TROUBLES, **LEAVINGS, **SCALINGS}
 
 
 @cache
@@ -96,6 +98,23 @@ def test_spares_are_shown() -> None:
         assert f"spares     {spares.ready} of {spares.wanted} ready" in text
         assert listing.row(job)["spares"] == f"{spares.ready}/{spares.wanted}"
     assert any("is played by spare" in text for _, text in told)
+
+
+def test_a_gang_that_is_short_of_ranks_says_so() -> None:
+    told = [(job, now) for job, now in map(story, SCALINGS) if job.status.elastic is not None]
+    assert told
+    for job, now in told:
+        gang = job.status.elastic
+        assert gang is not None
+        text = "\n".join(describing.lines(job, now=now))
+        assert f"elastic    {gang.size} of {gang.wanted} ranks" in text
+        assert listing.row(job)["size"] == gang.size
+    short = [(job, now) for job, now in told if job.status.elastic.size < job.status.elastic.wanted]
+    assert short
+    for job, now in short:
+        gang = job.status.elastic
+        evidence = "\n".join(why.explain(job, now=now).evidence)
+        assert f"it trains with {gang.size} of {gang.wanted} ranks: {gang.reason}" in evidence
 
 
 def test_a_pod_that_finds_no_node_is_named() -> None:
