@@ -15,7 +15,7 @@ import yaml
 from kit import page_commands, page_fields, shell_lines
 from kit.pages import PAGES, ROOT, fences, named
 from rtj_api import contract
-from rtj_api.v1alpha1 import JobSpec
+from rtj_cli.lint.linting import job_faults
 
 SOURCES = ("crds", "operator", "trainer_sidecar", "cli", "tests", "scripts", "devcluster")
 
@@ -93,15 +93,24 @@ def documents(page: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_each_manifest_has_only_fields_that_the_api_has(page: Path) -> None:
+def test_each_manifest_is_one_that_the_api_takes(page: Path) -> None:
+    """A whole one as `rtj lint` has it; a part by the names of its fields."""
     for document in documents(page):
         if not isinstance(document, dict):
             continue
         if document.get("kind") == contract.KIND:
             assert document["apiVersion"] == contract.API_VERSION
-            JobSpec.model_validate(document["spec"])
+            assert [fault.message for fault in job_faults(document)] == []
         if document.get("kind", contract.KIND) == contract.KIND and "spec" in document:
             assert page_fields.unknown_in_job({"spec": document["spec"]}) == []
+
+
+def test_whole_manifests_are_among_them_and_a_wrong_one_is_told() -> None:
+    every = [each for page in PAGES for each in documents(page) if isinstance(each, dict)]
+    jobs = [each for each in every if each.get("kind") == contract.KIND]
+    assert len(jobs) >= 4
+    wrong = {**jobs[0], "spec": {**jobs[0]["spec"], "replicas": 0}}
+    assert job_faults(wrong)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
