@@ -96,7 +96,7 @@ def first_save(run: Run, disk: Path, *, files: int) -> str:
     assert isinstance(claimed, Claimed)
     run.set_parent(fence=claimed.fence, parent=Parent(scratch=True))
     facts = SaveFacts(root_key="step-1", layout="generic", step=1, full_state=True)
-    named = run.name_ship(
+    named = run.publishing.name_ship(
         fence=claimed.fence, n=1, save=facts, seen={0: ["."]}, world_size=1, parent=None
     )
     assert isinstance(named, Named)
@@ -106,7 +106,7 @@ def first_save(run: Run, disk: Path, *, files: int) -> str:
         path.write_bytes(os.urandom(256))
         local.append(LocalFile(f"step-1/{number}.pt", path, 256, 0o644))
     run.moving.upload_part(named.ship, files=local, save=facts)
-    assert isinstance(run.try_commit(named.ship, fence=claimed.fence), Committed)
+    assert isinstance(run.publishing.try_commit(named.ship, fence=claimed.fence), Committed)
     return named.ship.name
 
 
@@ -116,8 +116,8 @@ def choose(server: S3Server, saves: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as disk:
         name = first_save(run, Path(disk), files=2)
     manifest = run.manifest(name)
-    ship = run.read_ships(fence=1)[0]
-    part = run.part(SaveId(1, ship.n), 0)
+    ship = run.publishing.read_ships(fence=1)[0]
+    part = run.publishing.part(SaveId(1, ship.n), 0)
     assert manifest is not None
     assert part is not None
 
@@ -140,7 +140,7 @@ def choose(server: S3Server, saves: int) -> dict[str, Any]:
         assert len(candidates) == saves
 
     cold = costs(place, lambda: chosen(place.run()))
-    run.sweep(fence=1)  # bundles
+    run.publishing.sweep(fence=1)  # bundles
     new = place.run()
     return {
         "saves": saves,
@@ -155,7 +155,7 @@ def dropped(server: S3Server, saves: int) -> dict[str, Any]:
     run = place.run()
     with tempfile.TemporaryDirectory() as disk:
         first_save(run, Path(disk), files=2)
-    ship = run.read_ships(fence=1)[0]
+    ship = run.publishing.read_ships(fence=1)[0]
 
     def drop(n: int) -> None:
         """A save that got its name and a part, and was given up two hours ago."""
@@ -182,7 +182,7 @@ def dropped(server: S3Server, saves: int) -> dict[str, Any]:
 
     new = place.run()
     cold, again = costs(place, lambda: chosen(new)), costs(place, lambda: chosen(new))
-    run.sweep(fence=1)
+    run.publishing.sweep(fence=1)
     swept = place.run()
     return {
         "dropped": saves,

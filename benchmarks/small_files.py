@@ -66,13 +66,15 @@ def shipped(
     facts = facts_of(save, verdict)
     paths = [entry.path for entry in save.files]
     fence = begun(run)
-    named = run.name_ship(fence=fence, n=1, save=facts, seen={0: paths}, world_size=1, parent=None)
+    named = run.publishing.name_ship(
+        fence=fence, n=1, save=facts, seen={0: paths}, world_size=1, parent=None
+    )
     assert isinstance(named, Named)
     pin = local.pin  # type: ignore[attr-defined]
     sources = directory.sources(local)  # type: ignore[arg-type]
     files = [LocalFile(f.path, sources[f.path], f.stamp.size, f.source.mode) for f in pin.files]
     timed("upload", lambda: run.moving.upload_part(named.ship, files=files, save=facts))
-    done = timed("commit", lambda: run.try_commit(named.ship, fence=fence))
+    done = timed("commit", lambda: run.publishing.try_commit(named.ship, fence=fence))
     assert isinstance(done, Committed)
     return done.manifest
 

@@ -63,7 +63,9 @@ def claimed(rank: Rank, attempt: int, *, parent: Parent | None = None) -> int:
 def named(
     rank: Rank, fence: int, n: int, save: SaveFacts, seen: dict[int, list[str]]
 ) -> ShipRecord:
-    outcome = rank.run.name_ship(fence=fence, n=n, save=save, seen=seen, world_size=2, parent=None)
+    outcome = rank.run.publishing.name_ship(
+        fence=fence, n=n, save=save, seen=seen, world_size=2, parent=None
+    )
     assert isinstance(outcome, Named)
     return outcome.ship
 
@@ -76,7 +78,7 @@ def shipped(
     ship = named(rank, fence, n, save, {rank.rank: [save.root_key]})
     files = rank.save(ship.name, {save.root_key: body or f"weights of step {step}".encode()})
     rank.run.moving.upload_part(ship, files=files, save=save)
-    assert isinstance(rank.run.try_commit(ship, fence=fence), Committed)
+    assert isinstance(rank.run.publishing.try_commit(ship, fence=fence), Committed)
     return ship
 
 

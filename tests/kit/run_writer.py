@@ -40,7 +40,9 @@ def begun(run: Run, *, attempt: int = 1) -> int:
 def one_save(run: Run, n: int, disk: Path, *, files: int) -> str:
     """The n-th save of fence 1, of so many small files; its name."""
     facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n, status="Verified")
-    named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+    named = run.publishing.name_ship(
+        fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None
+    )
     assert isinstance(named, Named)
     local = []
     for number in range(files):
@@ -48,7 +50,7 @@ def one_save(run: Run, n: int, disk: Path, *, files: int) -> str:
         path.write_bytes(f"{n} {number}".encode())
         local.append(LocalFile(f"s{n}/{number}", path, path.stat().st_size, 0o644))
     run.moving.upload_part(named.ship, files=local, save=facts)
-    assert isinstance(run.try_commit(named.ship, fence=1), Committed)
+    assert isinstance(run.publishing.try_commit(named.ship, fence=1), Committed)
     return named.ship.name
 
 
@@ -69,7 +71,7 @@ class Writer:
 
     def name(self, fence: int, n: int) -> ShipRecord:
         facts = SaveFacts(root_key=f"ckpt_{n}", layout="generic", step=n, status="Verified")
-        named = self.run.name_ship(
+        named = self.run.publishing.name_ship(
             fence=fence, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None
         )
         assert isinstance(named, Named)
@@ -111,7 +113,7 @@ class Writer:
     ) -> str:
         ship = self.name(fence, n)
         self.upload(ship, files, after=after)
-        assert isinstance(self.run.try_commit(ship, fence=fence), Committed)
+        assert isinstance(self.run.publishing.try_commit(ship, fence=fence), Committed)
         return ship.name
 
     def stored(self) -> list[str]:

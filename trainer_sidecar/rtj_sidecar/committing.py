@@ -61,7 +61,7 @@ class Committing:
         named = self._list.open[ship.name]
         made_in = named.made_in
         answer = await self.in_store(
-            run.try_commit,
+            run.publishing.try_commit,
             ship,
             fence=fence,
             gone=self._word.without(ship),
@@ -176,7 +176,7 @@ class Committing:
         is_done = self._swept == fence and time.monotonic() - self._swept_at < SWEEP_SECONDS
         if run is None or is_done or self._is_moving:
             return
-        done = await self.in_store(run.sweep, fence=fence)
+        done = await self.in_store(run.publishing.sweep, fence=fence)
         if isinstance(done, Swept):
             self._swept, self._swept_at = fence, time.monotonic()
             if done.uploads or done.saves:

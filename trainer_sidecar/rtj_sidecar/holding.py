@@ -255,7 +255,7 @@ class Holding:
         lead, shape = found.name.lead, shape_of(found.name, world=world)
         entry = at.journal.entry
         answer = await self.committing.in_store(
-            run.name_ship,
+            run.publishing.name_ship,
             fence=fence,
             n=entry.next_n,
             save=found.name.facts,
@@ -312,7 +312,7 @@ class Holding:
         )
         if at.run is not None:
             # It may lie there from another number of processes, and be chosen before it is durable.
-            named = at.run.fitting(named, facts=facts.facts)
+            named = at.run.suiting.fitting(named, facts=facts.facts)
         at.candidates = [named, *(c for c in at.candidates if c.name != ship.name)]
         at.tell_candidates()
         self.list.tell()

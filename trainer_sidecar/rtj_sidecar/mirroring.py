@@ -78,7 +78,7 @@ class Mirroring:
         if run is None:
             return False
         try:
-            wanted = await asyncio.to_thread(run.wanted, name)
+            wanted = await asyncio.to_thread(run.suiting.wanted, name)
             manifest = await asyncio.to_thread(run.manifest, name)
             if not wanted or manifest is None:
                 return False

@@ -145,8 +145,8 @@ def take_place(station: Station, directive: Directive) -> None:
     station.directory.here_before = frozenset(station.journal.entry.here_before)
     station.directory.place = f"{directive.rank}/{directive.world_size}"
     if station.run is not None:
-        station.run.gang = gang_of(config, directive)
-        station.run.processes = processes_of(config, directive)
+        station.run.suiting.gang = gang_of(config, directive)
+        station.run.suiting.processes = processes_of(config, directive)
 
 
 def procs_of(config: SidecarConfig) -> int:

@@ -75,7 +75,7 @@ class Prefetching:
         at = self._at
         dest = incoming_dir(at.site.path, name)
         with contextlib.suppress(StoreProblem, Cancelled, DirectoryProblem, OSError):
-            wanted = await asyncio.to_thread(run.wanted, name)
+            wanted = await asyncio.to_thread(run.suiting.wanted, name)
             missing = self._mirroring.missing(name, wanted)
             most = at.site.config.max_restore_bytes
             if not missing or (most is not None and sum(f.size for f in missing) > most):

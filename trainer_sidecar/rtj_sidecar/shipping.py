@@ -188,7 +188,7 @@ class Shipping:
                 fence = record.fence if own and record.attempt == at.attempt else None
             if fence is None:
                 return
-            found = await asyncio.to_thread(run.read_ships, fence=fence, since=0)
+            found = await asyncio.to_thread(run.publishing.read_ships, fence=fence, since=0)
             known = {ship.record.name for ship in self._ships.ships}
             new = [
                 OpenShip(record=s) for s in found if s.name not in known | self.uploading.answered

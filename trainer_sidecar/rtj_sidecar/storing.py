@@ -106,7 +106,7 @@ class Storing:
         # First: who told of a share before the store answered is known by these names only.
         self.recalling.take_in(history, candidates)
         rolled = await asyncio.to_thread(
-            run.roll_forward, history, fence=fence, told=self._holding.told()
+            run.publishing.roll_forward, history, fence=fence, told=self._holding.told()
         )
         for name in rolled.committed:
             log.info("rolled forward: %s is durable", name)

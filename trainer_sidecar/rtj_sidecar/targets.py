@@ -54,7 +54,7 @@ class Targets:
             files: list[FileRecord] = []
             if run is not None:
                 with contextlib.suppress(StoreProblem, TimeoutError):
-                    asked = asyncio.to_thread(run.wanted, name)
+                    asked = asyncio.to_thread(run.suiting.wanted, name)
                     files = await asyncio.wait_for(asked, CARRIED_SECONDS)
             here = [file for file in files if file.path == told["path"]]
             if not here:
@@ -92,7 +92,7 @@ class Targets:
         manifest = await asyncio.to_thread(run.manifest, name) if run is not None else None
         if run is None or manifest is None:
             return None
-        wanted = await asyncio.to_thread(run.wanted, name)
+        wanted = await asyncio.to_thread(run.suiting.wanted, name)
         whole = SaveFacts.model_validate(manifest.model_dump())
         return Target(name, whole, tuple(wanted), durable=True)
 

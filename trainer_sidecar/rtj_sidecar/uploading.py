@@ -165,13 +165,13 @@ class Uploading:
         if local is None:
             made_in = at.site.config.made_in
             await self._send(
-                record, None, run.answer_none, record, why=SAW_NO_FILES, made_in=made_in
+                record, None, run.publishing.answer_none, record, why=SAW_NO_FILES, made_in=made_in
             )
             return
         local = await self._fates.bear(local, record)
         if not await at.on_disk(at.directory.is_intact, local):
             why = "its pinned files were overwritten in place"
-            await self._send(record, local, run.answer_none, record, why=why)
+            await self._send(record, local, run.publishing.answer_none, record, why=why)
             return
         aliases = set(local.record.facts.facts.get("aliases") or ())
         aliases |= set(local.record.facts.facts.get("companions") or ())
@@ -238,8 +238,8 @@ class Uploading:
         except SourceChanged as changed:
             log.warning("upload of %s: %s", ship.name, changed)
             run = at.run
-            if run is not None and call is not run.answer_none:
-                await self._send(ship, local, run.answer_none, ship, why=str(changed))
+            if run is not None and call is not run.publishing.answer_none:
+                await self._send(ship, local, run.publishing.answer_none, ship, why=str(changed))
             return
         self._back_off = MIN_BACK_OFF
         at.reporter.heal(KEY)

@@ -77,7 +77,7 @@ class Sidecar:
 
     def ship(self, fence: int, n: int) -> ShipRecord:
         facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n, status="Verified")
-        named = self.run.name_ship(
+        named = self.run.publishing.name_ship(
             fence=fence, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None
         )
         assert isinstance(named, Named)
@@ -97,7 +97,7 @@ class Sidecar:
         """Name, send, commit, each again while the store has a problem, as the agent does."""
         ship = again(lambda: self.ship(fence, n))
         again(lambda: self.send(ship))
-        done = again(lambda: self.run.try_commit(ship, fence=fence))
+        done = again(lambda: self.run.publishing.try_commit(ship, fence=fence))
         assert isinstance(done, Committed)
         return ship.name
 
@@ -218,7 +218,7 @@ def test_what_never_got_through_is_never_called_durable(
 
     def whole() -> object:
         one.send(ship)
-        return one.run.try_commit(ship, fence=fence)
+        return one.run.publishing.try_commit(ship, fence=fence)
 
     with pytest.raises(StoreProblem) as raised:
         whole()
@@ -278,7 +278,7 @@ def test_of_two_writers_of_one_save_both_are_right(
     def writes(sidecar: Sidecar) -> object:
         gate.wait()
         again(lambda: sidecar.send(ship))
-        return again(lambda: sidecar.run.try_commit(ship, fence=fence))
+        return again(lambda: sidecar.run.publishing.try_commit(ship, fence=fence))
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(writes, (one, two)))
@@ -296,7 +296,7 @@ def test_a_zombies_late_commit_is_no_candidate(sidecars, proxy: FaultProxy, tmp_
     zombie.send(ship)
     proxy.switch(Fault(Mode.HOLD, only=MANIFEST))
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(zombie.run.try_commit, ship, fence=fence)
+        late = pool.submit(zombie.run.publishing.try_commit, ship, fence=fence)
         wait_for(lambda: proxy.held, within=60, what="the zombie's manifest is on its way")
         new = sidecars(past=True)
         parent = Parent(name=first, step=1)
@@ -308,5 +308,5 @@ def test_a_zombies_late_commit_is_no_candidate(sidecars, proxy: FaultProxy, tmp_
     assert names == [after, first], "what came after the choice is a branch"
     later = zombie.ship(fence, 3)
     zombie.send(later)
-    assert isinstance(zombie.run.try_commit(later, fence=fence), FenceLost)
+    assert isinstance(zombie.run.publishing.try_commit(later, fence=fence), FenceLost)
     new.holds(first, 1, tmp_path / "back")

@@ -105,7 +105,7 @@ class Job:
         if not isinstance(claimed, Claimed):
             return
         fence = claimed.fence
-        history = zero.roll_forward(zero.history(), fence=fence).history
+        history = zero.publishing.roll_forward(zero.history(), fence=fence).history
         if claimed.record.parent is None:
             listed = [c for c in zero.candidates(history) if c.durable and c.invalid is None]
             self.offered[fence] = {c.name for c in listed}
@@ -118,7 +118,7 @@ class Job:
         for k in range(1, saves + 1):
             step = (parent.step or 0) + 10 * k
             save = SaveFacts(root_key=f"s{step}", layout="x", step=step, full_state=True)
-            named = zero.name_ship(
+            named = zero.publishing.name_ship(
                 fence=fence,
                 n=k,
                 save=save,
@@ -132,7 +132,7 @@ class Job:
                 source.write_text(f"step {step} of fence {fence}, rank {rank}")
                 file = LocalFile(f"shard{rank}", source, source.stat().st_size, 0o644)
                 run.moving.upload_part(named.ship, files=[file], save=save)
-            zero.try_commit(named.ship, fence=fence)
+            zero.publishing.try_commit(named.ship, fence=fence)
 
 
 class Turns:
@@ -199,7 +199,7 @@ def check_laws(job: Job) -> None:
     last = job.run(0, lambda: None)
     final = last.claim(attempt=99, world_size=WORLD)
     assert isinstance(final, Claimed)
-    history = last.roll_forward(last.history(), fence=final.fence).history
+    history = last.publishing.roll_forward(last.history(), fence=final.fence).history
     chain = lineage(history)
 
     # No torn commit: every file of both ranks is there, as recorded and as that attempt wrote it.

@@ -22,6 +22,7 @@ class Told:
         self.calls: list[str] = []
         self.go_on = threading.Event()
         self.tending = SimpleNamespace(archive=self.archive)
+        self.publishing = self
 
     def try_commit(self, *_: object, **__: object) -> Committed:
         return Committed(SimpleNamespace())  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ async def test_only_a_save_of_this_attempt_shows_that_its_trainer_ignored_the_ch
     made_in: int | None, convicts: bool
 ) -> None:
     at = MagicMock(attempt=3, fence=4, candidates=[])
-    at.run.try_commit = lambda *_, **__: Ignored("it did not load the checkpoint")
+    at.run.publishing.try_commit = lambda *_, **__: Ignored("it did not load the checkpoint")
     holding = Holding(at)
     holding.list.open[SHIP.name] = OpenShip(record=SHIP, made_in=made_in)
     await holding.work(may_name=False)

@@ -61,12 +61,14 @@ def test_a_mark_is_seen_between_saves(tmp_path: Path) -> None:
     run.set_parent(fence=1, parent=Parent(scratch=True))
     for n in (1, 2):
         facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n, status="Verified")
-        named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+        named = run.publishing.name_ship(
+            fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None
+        )
         assert isinstance(named, Named)
         (tmp_path / "file").write_text(f"save {n}")
         local = LocalFile(f"s{n}", tmp_path / "file", 6, 0o644)
         run.moving.upload_part(named.ship, files=[local], save=facts)
-        assert isinstance(run.try_commit(named.ship, fence=1), Committed)
+        assert isinstance(run.publishing.try_commit(named.ship, fence=1), Committed)
     told: list[list[str | None]] = []
     at = SimpleNamespace(candidates=run.candidates(run.history()))
     at.tell_candidates = lambda: told.append([c.invalid for c in at.candidates])

@@ -29,7 +29,7 @@ class SlowRun:
         self.release = threading.Event()
         self.fails = fails
         self.honours_conditions = True
-        self.judging = self  # its saves are judged here, too
+        self.judging = self.publishing = self  # its saves are judged and completed here, too
 
     def claim(self, **_: Any) -> Claimed:
         return Claimed(1, MagicMock(parent=None))

@@ -28,7 +28,7 @@ def url(tmp_path: Path) -> str:
         names = []
         for n, step in enumerate(steps, start=1):
             facts = SaveFacts(root_key="a.pt", layout="generic", step=step, full_state=True)
-            named = run.name_ship(
+            named = run.publishing.name_ship(
                 fence=claimed.fence,
                 n=n,
                 save=facts,
@@ -42,7 +42,7 @@ def url(tmp_path: Path) -> str:
             size = file.stat().st_size
             local = LocalFile(path="a.pt", source=file, size=size, mode=0o600)
             run.moving.upload_part(named.ship, files=[local], save=facts)
-            assert isinstance(run.try_commit(named.ship, fence=claimed.fence), Committed)
+            assert isinstance(run.publishing.try_commit(named.ship, fence=claimed.fence), Committed)
             names.append(named.ship.name)
         return names
 

@@ -48,7 +48,7 @@ class Job:
             facts=facts or {},
         )
         n = self.run.next_n(self.run.history(), fence)
-        ship = self.run.name_ship(
+        ship = self.run.publishing.name_ship(
             fence=fence, n=n, save=facts, seen={0: ["last.pt"]}, world_size=1, parent=None
         )
         assert isinstance(ship, NamedShip)
@@ -58,7 +58,7 @@ class Job:
         size = source.stat().st_size
         file = LocalFile(path="last.pt", source=source, size=size, mode=0o600)
         self.run.moving.upload_part(ship.ship, files=[file], save=facts)
-        assert isinstance(self.run.try_commit(ship.ship, fence=fence), Committed)
+        assert isinstance(self.run.publishing.try_commit(ship.ship, fence=fence), Committed)
         return ship.ship.name
 
     def find(self, value: str, *, fence: int, asked: str = "spec") -> Found:
@@ -304,8 +304,8 @@ def test_a_copy_that_is_tried_again_keeps_its_number_and_is_no_save_before(
         mine.find("team/other", fence=fence)
     history = mine.run.history()
     assert (dict(history.ships), mine.reachable()) == ({}, [])
-    assert mine.run.read_ships(fence=fence) == []
-    assert mine.run.roll_forward(history, fence=fence).committed == ()
+    assert mine.run.publishing.read_ships(fence=fence) == []
+    assert mine.run.publishing.roll_forward(history, fence=fence).committed == ()
     found = mine.find("team/other", fence=fence)
     assert found.save is not None
     assert found.save.name == "f1-n1-s400"
@@ -325,7 +325,7 @@ def test_a_ship_is_not_taken_for_the_save_that_has_its_number(job: Callable[...,
         world_size=1,
         named_at=0,
     )
-    outcome = mine.run.try_commit(ship, fence=fence)
+    outcome = mine.run.publishing.try_commit(ship, fence=fence)
     assert isinstance(outcome, Dropped)
     assert mine.reachable() == ["f1-n1-s10"], "and the other is not condemned for it"
 

@@ -120,9 +120,11 @@ def test_a_look_at_a_run_lists_no_part_of_what_is_durable(
 def test_parts_of_an_open_save_are_read(run: Run, store: Counting, tmp_path: Path) -> None:
     save(run, 1, tmp_path, files=1)
     facts = SaveFacts(root_key="s2", layout="generic", step=2)
-    named = run.name_ship(fence=1, n=2, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+    named = run.publishing.name_ship(
+        fence=1, n=2, save=facts, seen={0: ["."]}, world_size=1, parent=None
+    )
     assert isinstance(named, Named)
-    run.answer_none(named.ship, why="no files")
+    run.publishing.answer_none(named.ship, why="no files")
     found = run.history().parts
     assert [(str(at), list(parts)) for at, parts in found.items()] == [("f1-n2", [0])]
 
@@ -144,7 +146,7 @@ def another(store: Counting) -> Run:
 def test_a_long_run_is_read_from_bundles(run: Run, store: Counting, tmp_path: Path) -> None:
     save(run, 1, tmp_path, files=1)
     committed(run, store, saves=2 * SIZE + 10)
-    assert run.sweep(fence=1) == Swept(0, ())
+    assert run.publishing.sweep(fence=1) == Swept(0, ())
     assert len([key for key in store.objects if key.startswith("run/bundles/")]) == 2
     new = another(store)
     store.calls.clear()
@@ -152,7 +154,7 @@ def test_a_long_run_is_read_from_bundles(run: Run, store: Counting, tmp_path: Pa
     # The fence, two bundles, and the ten manifests that are in none yet.
     assert (len(known.manifests), store.calls["get"]) == (2 * SIZE + 10, 13)
     assert known == run.history()
-    assert run.sweep(fence=1) == Swept(0, ())
+    assert run.publishing.sweep(fence=1) == Swept(0, ())
     assert len([key for key in store.objects if key.startswith("run/bundles/")]) == 2
 
 
@@ -161,7 +163,7 @@ def test_a_bundle_is_believed_only_of_what_is_there_unchanged(
 ) -> None:
     save(run, 1, tmp_path, files=1)
     committed(run, store, saves=SIZE)
-    run.sweep(fence=1)
+    run.publishing.sweep(fence=1)
     other = run.manifest("f1-n7-s7")
     assert other is not None
     changed = other.model_copy(update={"loss": 0.5})
@@ -180,7 +182,7 @@ def test_of_a_bundle_with_one_odd_entry_all_others_are_believed(
 ) -> None:
     save(run, 1, tmp_path, files=1)
     committed(run, store, saves=SIZE)
-    run.sweep(fence=1)
+    run.publishing.sweep(fence=1)
     (key,) = [key for key in store.objects if key.startswith("run/bundles/")]
     told = json.loads(store.objects[key][0])
     told["entries"][6]["manifest"]["files"] = "none"
@@ -200,7 +202,7 @@ def test_a_bundle_keeps_what_this_version_does_not_know(
     committed(run, store, saves=SIZE)
     told = json.loads(store.objects["run/manifests/f1-n7.json"][0])
     store.put("run/manifests/f1-n7.json", json.dumps({**told, "ofALaterVersion": 3}).encode())
-    run.sweep(fence=1)
+    run.publishing.sweep(fence=1)
     (key,) = [key for key in store.objects if key.startswith("run/bundles/")]
     entries = json.loads(store.objects[key][0])["entries"]
     (seventh,) = [each["manifest"] for each in entries if each["manifest"]["n"] == 7]
@@ -223,9 +225,11 @@ def dropped(run: Run, store: Counting, *, first: int, saves: int) -> None:
     """Saves that got a name and a part, and were dropped, as a store that is too slow has them."""
     for n in range(first, first + saves):
         facts = SaveFacts(root_key=f"s{n}", layout="generic", step=n)
-        named = run.name_ship(fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None)
+        named = run.publishing.name_ship(
+            fence=1, n=n, save=facts, seen={0: ["."]}, world_size=1, parent=None
+        )
         assert isinstance(named, Named)
-        run.answer_none(named.ship, why="no files")
+        run.publishing.answer_none(named.ship, why="no files")
         run.judging.mark(
             named.ship.name, kind=MarkKind.DROPPED, reason="UploadLagging", message="late", fence=1
         )
@@ -253,7 +257,7 @@ def test_marks_of_a_long_run_are_read_from_bundles(run: Run, store: Counting) ->
     dropped(run, store, first=1, saves=2 * SIZE)
     for key in [key for key in store.objects if "/ships/" in key or "/parts/" in key]:
         del store.objects[key]  # as a sweep leaves it
-    assert isinstance(run.sweep(fence=1), Swept)
+    assert isinstance(run.publishing.sweep(fence=1), Swept)
     assert len([key for key in store.objects if key.startswith("run/bundles/marks/")]) == 2
     new = another(store)
     store.calls.clear()
@@ -272,7 +276,7 @@ def test_a_damaged_bundle_of_marks_costs_requests_and_nothing_else(
     run: Run, store: Counting
 ) -> None:
     dropped(run, store, first=1, saves=WORTH)
-    assert isinstance(run.sweep(fence=1), Swept)
+    assert isinstance(run.publishing.sweep(fence=1), Swept)
     (key,) = [key for key in store.objects if key.startswith("run/bundles/marks/")]
     store.put(key, b"{")
     assert len(another(store).history().marks) == WORTH

@@ -65,7 +65,7 @@ class Case:
         self.kept += count
 
     def is_whole(self) -> bool:
-        done = self.rank.run.try_commit(self.ship, fence=self.fence)
+        done = self.rank.run.publishing.try_commit(self.ship, fence=self.fence)
         assert isinstance(done, Committed)
         found = {f.path: data(self.store, f.key) for f in done.manifest.files}  # type: ignore[arg-type]
         return found == {file.path: file.source.read_bytes() for file in self.files}

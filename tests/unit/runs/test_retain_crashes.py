@@ -34,7 +34,7 @@ class Line:
             facts = SaveFacts(
                 root_key="s", layout="torch", step=10 * n, full_state=True, status="Verified"
             )
-            named = run.name_ship(
+            named = run.publishing.name_ship(
                 fence=1, n=n, save=facts, seen={0: ["s/a", "s/b"]}, world_size=1, parent=None
             )
             assert isinstance(named, Named)
@@ -44,7 +44,7 @@ class Line:
                 source.write_bytes(f"{path} of {n}".encode())
                 files.append(LocalFile(path, source, source.stat().st_size, 0o600))
             run.moving.upload_part(named.ship, files=files, save=facts)
-            run.try_commit(named.ship, fence=1)
+            run.publishing.try_commit(named.ship, fence=1)
 
     def run(self) -> Run:
         """A sidecar that has just started."""

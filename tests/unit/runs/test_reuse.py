@@ -186,7 +186,7 @@ def test_killed_between_the_copy_and_the_part_it_goes_on(on_memory: Writer) -> N
     again.upload(ship, {"a.json": TOKENIZER}, after=first)
     assert writer.store.copied == [f"{DATA}{ship.name}/a.json"], "copied once"
     assert again.moved == {"sent": 0, "kept": len(TOKENIZER)}
-    assert isinstance(again.run.try_commit(ship, fence=fence), Committed)
+    assert isinstance(again.run.publishing.try_commit(ship, fence=fence), Committed)
     assert again.run.judging.examine(ship.name, deep=True) == []
 
 
@@ -254,7 +254,7 @@ def test_an_interrupted_part_goes_on_with_what_is_there(tmp_path: Path) -> None:
         f"{DATA}{ship.name}/a",
         f"{DATA}{ship.name}/b",
     ]
-    assert isinstance(writer.run.try_commit(ship, fence=fence), Committed)
+    assert isinstance(writer.run.publishing.try_commit(ship, fence=fence), Committed)
 
 
 def test_retention_of_the_old_save_leaves_the_new_one_whole(writer: Writer) -> None:
@@ -267,7 +267,7 @@ def test_retention_of_the_old_save_leaves_the_new_one_whole(writer: Writer) -> N
     retain(writer, fence)
     left = [f"{name}/{path}" for name in (slow.name, third) for path in ("model.pt", *files)]
     assert writer.stored() == left
-    assert isinstance(writer.run.try_commit(slow, fence=fence), Committed)
+    assert isinstance(writer.run.publishing.try_commit(slow, fence=fence), Committed)
     for name in (slow.name, third):
         assert writer.run.judging.examine(name, deep=True) == []
 

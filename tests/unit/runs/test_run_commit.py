@@ -38,17 +38,17 @@ def test_roll_forward_completes_what_has_all_its_parts(ranks: Ranks) -> None:
 
     new = ranks(0)
     fence = claimed(new, 2)
-    done = new.run.roll_forward(new.run.history(), fence=fence)
+    done = new.run.publishing.roll_forward(new.run.history(), fence=fence)
     assert (done.committed, done.dropped) == (("f1-n1-s10",), ())
     assert [(c.name, c.durable) for c in new.run.candidates(done.history)] == [
         ("f1-n2-s20", False),
         ("f1-n1-s10", True),
     ]
-    done = new.run.roll_forward(new.run.history(), fence=fence, gone=[1])
+    done = new.run.publishing.roll_forward(new.run.history(), fence=fence, gone=[1])
     assert [name for name, _ in done.dropped] == ["f1-n2-s20"]
     assert "rank 1" in done.dropped[0][1]
     assert [c.name for c in new.run.candidates(new.run.history())] == ["f1-n1-s10"]
-    assert new.run.roll_forward(new.run.history(), fence=fence, gone=[1]).dropped == ()
+    assert new.run.publishing.roll_forward(new.run.history(), fence=fence, gone=[1]).dropped == ()
 
 
 def test_a_replaced_rank_answers_none_and_the_save_is_dropped(ranks: Ranks) -> None:
@@ -56,8 +56,8 @@ def test_a_replaced_rank_answers_none_and_the_save_is_dropped(ranks: Ranks) -> N
     fence = claimed(zero, 1, parent=SCRATCH)
     ship = named(zero, fence, 1, facts(10), {0: ["a"], 1: ["b"]})
     zero.run.moving.upload_part(ship, files=zero.save("s", {"a": b"0"}), save=facts(10))
-    one.run.answer_none(ship, why="this pod is new")
-    outcome = zero.run.try_commit(ship, fence=fence)
+    one.run.publishing.answer_none(ship, why="this pod is new")
+    outcome = zero.run.publishing.try_commit(ship, fence=fence)
     assert isinstance(outcome, Dropped)
     assert "this pod is new" in outcome.message
     late = one.run.moving.upload_part(ship, files=one.save("s", {"b": b"1"}), save=facts(10))
@@ -70,16 +70,16 @@ def test_an_unexpected_rank_may_bring_what_is_missing(ranks: Ranks, store: Store
     save = facts(10, layout="sharded")
     ship = named(zero, fence, 1, save, {0: ["shard0"]})
     zero.run.moving.upload_part(ship, files=zero.save("s", {"shard0": b"0"}), save=save)
-    assert zero.run.try_commit(ship, fence=fence) == Waiting((1,))
+    assert zero.run.publishing.try_commit(ship, fence=fence) == Waiting((1,))
     one.run.moving.upload_part(ship, files=one.save("s", {"shard1": b"1"}), save=save)
-    outcome = zero.run.try_commit(ship, fence=fence)
+    outcome = zero.run.publishing.try_commit(ship, fence=fence)
     assert isinstance(outcome, Committed)
     assert [file.path for file in outcome.manifest.files] == ["shard0", "shard1"]
 
     torn = named(zero, fence, 2, save, {0: ["shard0"]})
     zero.run.moving.upload_part(torn, files=zero.save("t", {"shard0": b"0"}), save=save)
-    one.run.answer_none(torn, why="nothing here")
-    outcome = zero.run.try_commit(torn, fence=fence)
+    one.run.publishing.answer_none(torn, why="nothing here")
+    outcome = zero.run.publishing.try_commit(torn, fence=fence)
     assert isinstance(outcome, Dropped)
     assert "shards absent: [1]" in outcome.message
 
@@ -93,7 +93,7 @@ def test_a_path_that_two_ranks_wrote(ranks: Ranks, store: Store, tmp_path: Path)
     for rank in (zero, one):
         files = rank.save("s", {"same": b"equal bytes", "mine": b"of rank %d" % rank.rank})
         rank.run.moving.upload_part(ship, files=files, save=save)
-    outcome = zero.run.try_commit(ship, fence=fence)
+    outcome = zero.run.publishing.try_commit(ship, fence=fence)
     assert isinstance(outcome, Committed)
     assert [(file.path, file.ranks) for file in outcome.manifest.files] == [
         ("mine", [0]),
@@ -119,7 +119,7 @@ def test_an_alias_is_stored_once(ranks: Ranks, store: Store, tmp_path: Path) -> 
     files = zero.save("s", {"ckpt_10": b"weights", "last": b"weights", "best": b"WEIGHTS"})
     files = [files[0], *(LocalFile(f.path, f.source, f.size, f.mode, True) for f in files[1:])]
     zero.run.moving.upload_part(ship, files=files, save=save)
-    assert isinstance(zero.run.try_commit(ship, fence=fence), Committed)
+    assert isinstance(zero.run.publishing.try_commit(ship, fence=fence), Committed)
     zero.run.moving.fetch(ship.name, tmp_path / "back")
     assert (tmp_path / "back/last").read_bytes() == b"weights"
     assert (tmp_path / "back/best").read_bytes() == b"WEIGHTS"
@@ -147,7 +147,7 @@ def test_a_pin_that_changed_ships_nothing(ranks: Ranks) -> None:
     files[1].source.unlink()
     with pytest.raises(SourceChanged, match="b: cannot be read any more"):
         zero.run.moving.upload_part(ship, files=files, save=facts(10))
-    assert zero.run.part(SaveId(1, 1), 0) is None
+    assert zero.run.publishing.part(SaveId(1, 1), 0) is None
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOSPC])
@@ -167,7 +167,7 @@ def test_a_pin_that_cannot_be_read_now_is_tried_again(
         with pytest.raises(StoreProblem, match=r"cannot read .*/s/a to upload it") as raised:
             zero.run.moving.upload_part(ship, files=files, save=facts(10))
     assert raised.value.transient
-    assert zero.run.part(SaveId(1, 1), 0) is None
+    assert zero.run.publishing.part(SaveId(1, 1), 0) is None
     assert zero.run.moving.upload_part(ship, files=files, save=facts(10)).files
 
 
@@ -179,7 +179,7 @@ def test_an_object_damaged_between_part_and_commit_is_never_committed(
     ship = named(zero, fence, 1, facts(10), {0: ["a"]})
     zero.run.moving.upload_part(ship, files=zero.save("s", {"a": b"12345"}), save=facts(10))
     flip(store, "checkpoints/f1-n1-s10/a")
-    outcome = zero.run.try_commit(ship, fence=fence)
+    outcome = zero.run.publishing.try_commit(ship, fence=fence)
     assert isinstance(outcome, Dropped)
     assert outcome.reason == Reason.CHECKPOINT_CORRUPT
     assert zero.run.candidates(zero.run.history()) == []
@@ -196,7 +196,7 @@ def test_what_was_answered_is_not_sent_again(ranks: Ranks, store: Store) -> None
     written: list[str] = []
     store.after_write = written.append
     assert ranks(0).run.moving.upload_part(ship, files=files, save=facts(11)) == part
-    assert zero.run.answer_none(ship, why="too late") == part
+    assert zero.run.publishing.answer_none(ship, why="too late") == part
     assert written == []
 
 
@@ -215,7 +215,7 @@ def test_a_none_of_the_version_before_counts_under_the_fence_of_its_own_attempt(
     zero, one = ranks(0), ranks(1)
     fence = claimed(zero, 1, parent=SCRATCH)
     save = facts(10)
-    answer = zero.run.name_ship(
+    answer = zero.run.publishing.name_ship(
         fence=fence,
         n=1,
         save=save,
@@ -227,6 +227,9 @@ def test_a_none_of_the_version_before_counts_under_the_fence_of_its_own_attempt(
     )
     assert isinstance(answer, Named)
     zero.run.moving.upload_part(answer.ship, files=zero.save("s", {"a": b"0"}), save=save)
-    one.run.answer_none(answer.ship, why=why)
+    one.run.publishing.answer_none(answer.ship, why=why)
     holds = claimed(zero, 2) if later else fence
-    assert isinstance(zero.run.try_commit(answer.ship, fence=holds), Committed) is is_durable
+    assert (
+        isinstance(zero.run.publishing.try_commit(answer.ship, fence=holds), Committed)
+        is is_durable
+    )

@@ -35,14 +35,14 @@ def test_from_first_start_to_the_second_attempt(ranks: Ranks, store: Store) -> N
     save = facts(10, layout="sharded")
     ship = named(zero, fence, 1, save, {0: ["shard0"], 1: ["shard1"]})
     assert ship.name == "f1-n1-s10"
-    assert one.run.read_ships(fence=1) == [ship]
-    assert one.run.read_ships(fence=1, since=1) == []
+    assert one.run.publishing.read_ships(fence=1) == [ship]
+    assert one.run.publishing.read_ships(fence=1, since=1) == []
     zero.run.moving.upload_part(ship, files=zero.save("a", {"shard0": b"0" * 99}), save=save)
-    assert zero.run.try_commit(ship, fence=fence) == Waiting((1,))
+    assert zero.run.publishing.try_commit(ship, fence=fence) == Waiting((1,))
     [pending] = zero.run.candidates(zero.run.history())
     assert (pending.durable, pending.needs, pending.step) == (False, [0, 1], 10)
     one.run.moving.upload_part(ship, files=one.save("a", {"shard1": b"1" * 98}), save=save)
-    outcome = zero.run.try_commit(ship, fence=fence)
+    outcome = zero.run.publishing.try_commit(ship, fence=fence)
     assert isinstance(outcome, Committed)
     assert [file.key for file in outcome.manifest.files] == [
         "checkpoints/f1-n1-s10/shard0",
@@ -99,7 +99,7 @@ def test_what_a_zombie_publishes_is_refused(ranks: Ranks) -> None:
     fence = claimed(new, 2)
     new.run.set_parent(fence=fence, parent=Parent(name="f1-n1-s10", step=10))
     zombie.run.moving.upload_part(ship, files=zombie.save("z", {"ckpt_20": b"late"}), save=save)
-    assert zombie.run.try_commit(ship, fence=old) == FenceLost(fence)
+    assert zombie.run.publishing.try_commit(ship, fence=old) == FenceLost(fence)
     assert zombie.run.set_parent(fence=old, parent=SCRATCH) == FenceLost(fence)
     assert zombie.run.set_outcome(fence=old, outcome=Outcome.COMPLETE) == FenceLost(fence)
     assert zombie.run.tending.retain(fence=old, keep=Keep(last=1)) == FenceLost(fence)
@@ -115,17 +115,17 @@ def test_a_trainer_that_ignored_its_checkpoint_publishes_nothing(ranks: Ranks) -
     fence = claimed(zero, 2)
     parent = Parent(name="f1-n1-s100", step=100)
     zero.run.set_parent(fence=fence, parent=parent)
-    refused = zero.run.name_ship(
+    refused = zero.run.publishing.name_ship(
         fence=fence, n=1, save=facts(10), seen={0: ["a"]}, world_size=2, parent=parent
     )
     assert isinstance(refused, Ignored)
     # Named by someone who did not know the step, it is still caught before the manifest.
     ship = named(zero, fence, 1, facts(None), {0: ["a"]})
     zero.run.moving.upload_part(ship, files=zero.save("x", {"a": b"1"}), save=facts(10))
-    assert isinstance(zero.run.try_commit(ship, fence=fence), Ignored)
+    assert isinstance(zero.run.publishing.try_commit(ship, fence=fence), Ignored)
     claimed(zero, 3)
     history = zero.run.history()
-    assert zero.run.roll_forward(history, fence=3).committed == ()
+    assert zero.run.publishing.roll_forward(history, fence=3).committed == ()
     assert [c.name for c in zero.run.candidates(history)] == ["f1-n1-s100"]
     equal = named(zero, fence, 2, facts(100), {0: ["a"]})
     assert equal.name == "f2-n2-s100"

@@ -117,14 +117,14 @@ def test_peers_before_the_store_and_never_their_wrong_bytes(
     ship = named(zero, fence, 1, save, {0: ["good file", "bad"]})
     bodies = {"good file": b"good bytes", "bad": b"other bytes"}
     zero.run.moving.upload_part(ship, files=zero.save("s", bodies), save=save)
-    assert isinstance(zero.run.try_commit(ship, fence=fence), Committed)
+    assert isinstance(zero.run.publishing.try_commit(ship, fence=fence), Committed)
     served = tmp_path / "peer/saves/f1-n1-s10/files"
     served.mkdir(parents=True)
     (served / "good file").write_bytes(b"good bytes")
     (served / "bad").write_bytes(b"wrong bytes")
     for peer in serve(tmp_path / "peer"):
         peers = ["http://127.0.0.1:9", peer]
-        files = zero.run.wanted(ship.name)
+        files = zero.run.suiting.wanted(ship.name)
         good = [file for file in files if file.path == "good file"]
         # First alone: a peer that gave wrong bytes is not asked for what a thread begins later.
         got = zero.run.moving.fetch(ship.name, tmp_path / "in", files=good, peers=peers)

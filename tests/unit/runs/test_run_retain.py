@@ -70,7 +70,7 @@ def test_nothing_is_deleted_while_a_record_cannot_be_read(tmp_path: Path) -> Non
     assert isinstance(done, Retained)
     assert (done.marked, done.deleted) == ((), ())
     assert "f1-n4.json" in (done.held or "")
-    opened().sweep(fence=fence)
+    opened().publishing.sweep(fence=fence)
     assert set(store.objects) >= set(before)
     store.put("ns/gpt/manifests/f1-n4.json", good[0])
     done = opened().tending.retain(fence=fence, keep=Keep(last=3))

@@ -34,20 +34,20 @@ def test_a_dropped_save_is_freed_an_hour_later_and_its_number_is_not_used_again(
     ship = writer.name(fence, 2)
     writer.upload(ship, {"model.pt": weights(2), "tokenizer.json": TOKENIZER}, after=first)
     writer.store.delete(f"{DATA}{ship.name}/model.pt")
-    assert isinstance(writer.run.try_commit(ship, fence=fence), Dropped)
+    assert isinstance(writer.run.publishing.try_commit(ship, fence=fence), Dropped)
     writer.store.put(f"{DATA}{ship.name}/optimizer.pt", b"sent late")
-    assert writer.run.sweep(fence=fence) == Swept(0, ())
+    assert writer.run.publishing.sweep(fence=fence) == Swept(0, ())
     writer.clock[0] += 3600
-    assert writer.run.sweep(fence=fence) == Swept(0, (ship.name,))
+    assert writer.run.publishing.sweep(fence=fence) == Swept(0, (ship.name,))
     assert writer.stored() == [f"{first}/model.pt", f"{first}/tokenizer.json"]
-    assert writer.run.sweep(fence=fence) == Swept(0, ()), "once"
+    assert writer.run.publishing.sweep(fence=fence) == Swept(0, ()), "once"
     assert writer.run.next_n(writer.run.history(), fence) == 3
 
 
 def test_only_the_holder_sweeps(writer: Writer) -> None:
     fence = writer.claim()
     writer.claim(attempt=2)
-    assert isinstance(writer.run.sweep(fence=fence), FenceLost)
+    assert isinstance(writer.run.publishing.sweep(fence=fence), FenceLost)
 
 
 def test_unfinished_uploads_end_only_of_saves_that_are_over(tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ def test_unfinished_uploads_end_only_of_saves_that_are_over(tmp_path: Path) -> N
         "checkpoints/mine/a",
         "outputs/f1/a",
     ]
-    assert writer.run.sweep(fence=two) == Swept(2, ())
+    assert writer.run.publishing.sweep(fence=two) == Swept(2, ())
     assert [key for key, over in asked.items() if over] == keys[:2]

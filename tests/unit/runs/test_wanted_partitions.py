@@ -32,7 +32,7 @@ def partition(number: int) -> str:
 
 def rank_of(store: MemoryStore, rank: int) -> Run:
     made = run_of(store, run_id="run", rank=rank)
-    made.gang = Gang(rank=rank, world_size=2, procs=1)
+    made.suiting.gang = Gang(rank=rank, world_size=2, procs=1)
     return made
 
 
@@ -47,14 +47,16 @@ def test_only_where_the_parts_prove_it(
     assert isinstance(runs[0].set_parent(fence=1, parent=Parent(scratch=True)), Done)
     facts = SaveFacts(root_key="s1", layout="deepspeed", step=1, status="Verified", facts=FACTS)
     seen = {rank: [partition(number)] for rank, number in enumerate(numbers)}
-    named = runs[0].name_ship(fence=1, n=1, save=facts, seen=seen, world_size=2, parent=None)
+    named = runs[0].publishing.name_ship(
+        fence=1, n=1, save=facts, seen=seen, world_size=2, parent=None
+    )
     assert isinstance(named, Named)
     for run, number in zip(runs, numbers, strict=True):
         path = tmp_path / str(number)
         path.write_bytes(b"partition %d" % number)
         file = LocalFile(partition(number), path, path.stat().st_size, 0o644)
         run.moving.upload_part(named.ship, files=[file], save=facts)
-    assert isinstance(runs[0].try_commit(named.ship, fence=1), Committed)
+    assert isinstance(runs[0].publishing.try_commit(named.ship, fence=1), Committed)
     for run, numbers_wanted in zip(runs, wanted, strict=True):
-        paths = {file.path for file in run.wanted(named.ship.name)}
+        paths = {file.path for file in run.suiting.wanted(named.ship.name)}
         assert paths == {partition(number) for number in numbers_wanted}

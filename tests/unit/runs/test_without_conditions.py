@@ -70,7 +70,7 @@ def test_a_run_lives_on_a_real_server_without_them(
             shard = f"shard{rank.rank}"
             files = rank.save(ship.name, {shard: b"weights"})
             rank.run.moving.upload_part(ship, files=files, save=save)
-        assert isinstance(zero.run.try_commit(ship, fence=fence), Committed)
+        assert isinstance(zero.run.publishing.try_commit(ship, fence=fence), Committed)
         zero.run.set_outcome(fence=fence, outcome=Outcome.COMPLETE)
         again = pods(store)
         seen = again.run.claim(attempt=2, world_size=2)
@@ -177,7 +177,7 @@ def test_a_record_that_was_replaced_later_ends_the_right_to_publish(pods: Pods) 
     ship = named(mine, fence, 2, save, {0: [save.root_key]})
     files = mine.save(ship.name, {save.root_key: b"more"})
     mine.run.moving.upload_part(ship, files=files, save=save)
-    assert isinstance(mine.run.try_commit(ship, fence=fence), FenceLost)
+    assert isinstance(mine.run.publishing.try_commit(ship, fence=fence), FenceLost)
 
 
 def test_the_fast_path_claims_the_attempts_number(pods: Pods) -> None:
@@ -206,7 +206,7 @@ def test_a_record_is_written_once_by_who_was_first(pods: Pods) -> None:
     assert other is not None
     assert len([key for key in store.objects if "/marks/" in key]) == 2
     before = {key: value for key, value in store.objects.items() if "/parts/" in key}
-    stands = zero.run.answer_none(ship, why="asked again")
+    stands = zero.run.publishing.answer_none(ship, why="asked again")
     assert stands.files, "the part written before is the answer"
     assert before == {key: value for key, value in store.objects.items() if "/parts/" in key}
 

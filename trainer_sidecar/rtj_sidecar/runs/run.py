@@ -2,12 +2,14 @@
 
 All methods are synchronous and may be called from several threads; the agent runs them in threads.
 A store that fails raises `stores.base.StoreProblem` (reason, message with the remedy, `transient`);
-every other outcome is a returned value. `moving` moves its bytes, `judging` has its verdicts. Must
-never publish without the highest fence, nor change a record that another decision may rest on.
+every other outcome is a returned value. `moving` moves its bytes, `publishing` names and commits
+its saves, `judging` has its verdicts, `suiting` says what this gang needs of them, `tending`
+retires them. Must never publish without the highest fence, nor change a record that another
+decision may rest on.
 
-Order of a holder's life: `claim` → `history` → `roll_forward` → `judging.vet` → (the choice)
-→ `set_parent` → go → `name_ship`, `try_commit` → `set_outcome`. On the fast path `claim_next` takes
-the place of all up to `set_parent`.
+Order of a holder's life: `claim` → `history` → `publishing.roll_forward` → `judging.vet` → (the
+choice) → `set_parent` → go → `publishing.name_ship`, `try_commit` → `set_outcome`. On the fast
+path `claim_next` takes the place of all up to `set_parent`.
 """
 
 from __future__ import annotations
@@ -15,27 +17,18 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Found, Wanted
 
 from rtj_sidecar.checkpoints.layouts import AUTO
-from rtj_sidecar.checkpoints.needs import Gang, needed, refuses_world
-from rtj_sidecar.runs import beginnings, keys, lineage, ships
+from rtj_sidecar.runs import beginnings, keys, lineage
 from rtj_sidecar.runs import fence as fences
 from rtj_sidecar.runs.beginnings import OpenPlace
-from rtj_sidecar.runs.bundles import write_bundles
 from rtj_sidecar.runs.commit import (
-    Committed,
-    Dropped,
     UnionGate,
-    Waiting,
-    commit,
-    fence_of,
-    not_its_own,
-    parts_of,
 )
 from rtj_sidecar.runs.context import About, Context
 from rtj_sidecar.runs.fence import (
@@ -46,7 +39,7 @@ from rtj_sidecar.runs.fence import (
     OwnedByOther,
     Superseded,
 )
-from rtj_sidecar.runs.history import History, listed_manifests, read_history
+from rtj_sidecar.runs.history import History, read_history
 from rtj_sidecar.runs.imports.importing import Proved, bring_in
 from rtj_sidecar.runs.imports.places import Place
 from rtj_sidecar.runs.imports.surveying import How
@@ -54,27 +47,21 @@ from rtj_sidecar.runs.index import newest_told, write_index
 from rtj_sidecar.runs.judging import Judging
 from rtj_sidecar.runs.keys import SaveId
 from rtj_sidecar.runs.many_records import many_records
-from rtj_sidecar.runs.mark_bundles import write_mark_bundles
 from rtj_sidecar.runs.moving import Moving
+from rtj_sidecar.runs.publishing import Publishing
 from rtj_sidecar.runs.ready import Agreement
 from rtj_sidecar.runs.records import (
     FenceRecord,
-    FileRecord,
     ManifestRecord,
     MarkRecord,
     Outcome,
     Parent,
-    PartRecord,
     RunRecord,
-    SaveFacts,
     ShipRecord,
 )
-from rtj_sidecar.runs.rollforward import RolledForward, roll_forward
-from rtj_sidecar.runs.ships import Ignored, Named
-from rtj_sidecar.runs.sweep import Swept, sweep
+from rtj_sidecar.runs.suiting import Suiting
 from rtj_sidecar.runs.tending import Tending
 from rtj_sidecar.runs.unfit import facts_of_parts
-from rtj_sidecar.runs.vet import wanted_by
 from rtj_sidecar.stores.base import Progress, Store, StoreProblem
 from rtj_sidecar.stores.open import open_store
 
@@ -120,15 +107,19 @@ class Run:
             about=about or About(),
             pause=pause,
         )
-        self._union_gate = union_gate
-        # Both are set with each attempt, where they are known for certain.
-        self.gang: Gang | None = None  # who loads what
-        self.processes: int | None = None  # of all pods together
         self._manifests: dict[SaveId, ManifestRecord] = {}
         self._marks: dict[tuple[SaveId, int], MarkRecord] = {}
         self._ships: dict[SaveId, ShipRecord] = {}
-        self.moving = Moving(self._context, wanted=self.wanted)
+        self.suiting = Suiting(self._context, manifest_of=self.manifest)
+        self.moving = Moving(self._context, wanted=self.suiting.wanted)
         self.tending = Tending(self._context, history=self.history, forget=self._forget)
+        self.publishing = Publishing(
+            self._context,
+            union_gate=union_gate,
+            history=self.history,
+            manifest_of=self.manifest,
+            committed=self._manifests,
+        )
         self.judging = Judging(self._context, manifest_of=self.manifest, history=self.history)
 
     def _forget(self, name: str) -> None:
@@ -250,19 +241,9 @@ class Run:
 
     def _fitting(self, history: History, save: SaveId, found: Candidate) -> Candidate:
         if (manifest := history.manifests.get(save)) is not None:
-            return self.fitting(found, facts=manifest.facts)
+            return self.suiting.fitting(found, facts=manifest.facts)
         told = [part.save for part in history.parts.get(save, {}).values() if part.save]
-        return self.fitting(found, facts=facts_of_parts(told))
-
-    def fitting(self, found: Candidate, *, facts: Mapping[str, object]) -> Candidate:
-        """Invalid where the framework refuses a save of these facts with this gang's size."""
-        if self.processes is None or found.invalid is not None:
-            return found
-        why = refuses_world(facts=facts, processes=self.processes)
-        if why is None:
-            return found
-        told = {"invalid": str(Reason.WORLD_SIZE_REFUSED), "invalid_message": why}
-        return found.model_copy(update=told)
+        return self.suiting.fitting(found, facts=facts_of_parts(told))
 
     def position_of(self, history: History, name: str) -> Parent:
         """The save as the parent of an attempt that starts from it, for `set_parent`."""
@@ -278,29 +259,6 @@ class Run:
             epoch=found.epoch,
         )
 
-    def roll_forward(
-        self,
-        history: History,
-        *,
-        fence: int,
-        gone: Collection[int] = (),
-        told: Mapping[str, Collection[int]] | None = None,
-    ) -> RolledForward:
-        """Complete what earlier fences of this lineage left. `gone`: ranks without files; `told`:
-        by name, who told of a share of it."""
-        done = roll_forward(
-            self._context,
-            history,
-            fence=fence,
-            union_gate=self._union_gate,
-            gone=gone,
-            told=told or {},
-        )
-        # Also where nothing was done: the holder before may have died between manifest and index.
-        changed = done.committed or done.dropped
-        write_index(self._context, self.history() if changed else history)
-        return done
-
     def set_parent(self, *, fence: int, parent: Parent) -> Done | FenceLost:
         """Record what the attempt starts from; before the go, once."""
         return fences.set_parent(self._context, fence=fence, parent=parent)
@@ -312,103 +270,12 @@ class Run:
         """The first free number for a save of that fence."""
         return history.next_n(fence)
 
-    def name_ship(
-        self,
-        *,
-        fence: int,
-        n: int,
-        save: SaveFacts,
-        seen: Mapping[int, Collection[str]],
-        world_size: int,
-        parent: Parent | None,
-        made_in: int | None = None,
-        asked: Collection[int] = (),
-        shape: Mapping[int, str] | None = None,
-    ) -> Named | Ignored:
-        """Name a save. `seen`: rank -> paths of its files; `parent`: what this attempt began from;
-        `made_in`: the attempt whose trainers made it, 0 where it lay there before any;
-        `asked`: ranks that may have a share, and have said nothing.
-
-        `n` taken by another save: the next free one is used, see `Named.ship`. Ignored: the save
-        lies below its parent (reason CheckpointIgnored); nothing was written.
-        """
-        return ships.name_ship(
-            self._context,
-            fence=fence,
-            n=n,
-            save=save,
-            seen=seen,
-            world_size=world_size,
-            parent=parent,
-            made_in=made_in,
-            asked=asked,
-            shape=shape,
-        )
-
-    def try_commit(
-        self,
-        ship: ShipRecord,
-        *,
-        fence: int,
-        gone: Collection[int] = (),
-        told: Collection[int] = (),
-    ) -> Committed | Waiting | Dropped | Ignored | FenceLost:
-        """Commit a ship (of this or an earlier fence) if all is there. `fence`: the held one;
-        `gone`, `told`: see `commit`.
-
-        Call it whenever a part was written. Dropped and Ignored are final and marked; but where
-        another save has the number, which stays as it is.
-        """
-        there = self.manifest(ship.name)
-        if there is not None and there.name != ship.name:
-            return not_its_own(there, ship)
-        if there is not None:
-            # An earlier life of this holder may have died between manifest and index.
-            write_index(self._context, self.history())
-            return Committed(there)
-        outcome = commit(
-            self._context,
-            ship,
-            parts_of(self._context, ship),
-            fence=fence,
-            own_fence=fence_of(self._context, ship),
-            union_gate=self._union_gate,
-            gone=gone,
-            told=told,
-        )
-        if isinstance(outcome, Committed):
-            # Not read again: of many files that costs as much as all else that is known of them.
-            self._manifests.setdefault(SaveId(ship.fence, ship.n), outcome.manifest)
-            write_index(self._context, self.history())
-        return outcome
-
-    def sweep(self, *, fence: int) -> Swept | FenceLost:
-        """Free what saves left that will never be committed, and bundle a long run's manifests."""
-        history = self.history()
-        done = sweep(self._context, history, fence=fence)
-        if isinstance(done, Swept):
-            write_bundles(self._context, history.manifests, listed_manifests(self._context))
-            write_mark_bundles(self._context)
-        return done
-
     # --- every rank ------------------------------------------------------------------------------
 
     @property
     def agreement(self) -> Agreement:
         """What the ranks of an attempt agree on through the store, where reports do not get out."""
         return Agreement(self._context)
-
-    def read_ships(self, *, fence: int, since: int = 0) -> list[ShipRecord]:
-        """The ships of a fence numbered above `since`, in order."""
-        return ships.read_ships(self._context, fence=fence, since=since)
-
-    def answer_none(self, ship: ShipRecord, *, why: str, made_in: int | None = None) -> PartRecord:
-        """This rank has no files of it. A part written before stands, and is returned.
-        `made_in`: the attempt that this pod was made in."""
-        return ships.answer_none(self._context, ship, why=why, made_in=made_in)
-
-    def part(self, save: SaveId, rank: int) -> PartRecord | None:
-        return ships.read_part(self._context, save, rank)
 
     def manifest(self, name: str) -> ManifestRecord | None:
         """None where it is not committed. Raises StoreProblem RUN_DAMAGED where it is broken."""
@@ -425,23 +292,3 @@ class Run:
     def newest_told(self) -> str | None:
         """The newest valid save by the index: what a fetch ahead is worth. Raises StoreProblem."""
         return newest_told(self._context)
-
-    def wanted(self, name: str) -> list[FileRecord]:
-        """What this rank restores of a committed save; empty where it is not committed."""
-        manifest = self.manifest(name)
-        if manifest is None:
-            return []
-        files = wanted_by(manifest, self._context.rank)
-        opened = needed(
-            [file.path for file in files],
-            facts=manifest.facts,
-            was=manifest.world_size,
-            gang=self.gang,
-            wrote=lambda: self._wrote(manifest),
-        )
-        return [file for file in files if file.path in opened]
-
-    def _wrote(self, manifest: ManifestRecord) -> list[str]:
-        """What this rank's pod wrote of that save; nothing of one copied from elsewhere."""
-        found = self.part(SaveId(manifest.fence, manifest.n), self._context.rank)
-        return [file.path for file in found.files] if found is not None else []
