@@ -16,7 +16,7 @@ from devcluster.bringup import Parts
 from devcluster.controlplane import COMPONENTS, HOST_NAME
 from devcluster.layout import STATE_ROOT, Layout, checked_name
 from devcluster.node import Node
-from devcluster.processes import Registry
+from devcluster.processes import Registry, stopped
 from devcluster.status import node_status
 
 DEFAULT_NODES, DEFAULT_GPUS = 3, 2
@@ -109,6 +109,16 @@ class Cluster:
         with self._node(name) as node:
             node.start_runtime(pause_archive=bringup.pause_archive(parts.layout))
             bringup.start_agents(node, parts.plane.api())
+
+    @contextmanager
+    def paused(self, component: str) -> Iterator[None]:
+        """A component (`kube-apiserver`, `node-1.kubelet`) does nothing while the block runs: its
+        connections stay open and nobody answers."""
+        process = self._registry.alive(component)
+        if process is None:
+            raise ClusterError(f"{component} does not run in {self.name}; `status` lists what does")
+        with stopped(process):
+            yield
 
     def firewall_block(self, *, source: str, port: int) -> None:
         """Every node drops TCP packets of that address or CIDR to that port, those of open

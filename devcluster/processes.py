@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,6 +107,22 @@ def kill(process: Process, *, timeout: float = 20) -> None:
     finally:
         os.close(handle)
     wait_until(lambda: not process.alive, timeout=timeout, what=f"{process.name} to end")
+
+
+@contextmanager
+def stopped(process: Process) -> Iterator[None]:
+    """SIGSTOP for as long as the block runs, SIGCONT after it; ProcessError where it has ended."""
+    handle = os.pidfd_open(process.pid)
+    try:
+        if not process.alive:
+            raise ProcessError(f"{process.name} has ended and cannot be stopped")
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            signal.pidfd_send_signal(handle, signal.SIGCONT)
+    finally:
+        os.close(handle)
 
 
 def wait_until(

@@ -105,6 +105,7 @@ class PlayedPod:
             return
         self.seen.append((time.time(), order))
         asked: dict[str, Any] = {"attempt": order.attempt, "seq": order.seq}
+        asked |= {"rank": order.rank, "standby": None}  # a spare has taken its rank
         trains = wire.TrainerView(
             state=wire.TrainerState.RUNNING,
             attempt=order.attempt,
@@ -187,6 +188,10 @@ class PlayedPods:
             await self._task
         await asyncio.gather(*(pod.close() for pod in self.pods.values()))
 
+    def spares(self) -> list[PlayedPod]:
+        """Those that wait for a rank."""
+        return [p for p in self.pods.values() if p.report.standby is not None]
+
     def of_rank(self, rank: int, *, key: JobKey | None = None) -> PlayedPod:
         """The newest pod of that rank, of that job where several are played."""
         found = [p for p in self.pods.values() if p.report.rank == rank and key in (None, p.key)]
@@ -243,7 +248,8 @@ class PlayedPods:
             report=wire.Report(
                 job_uid=job_uid,
                 pod_uid=meta["uid"],
-                rank=int(meta["labels"][contract.LABEL_RANK]),
+                rank=int(meta["labels"].get(contract.LABEL_RANK, contract.NO_RANK)),
+                standby=_standby(meta["name"], meta["labels"]),
                 boot_id=f"boot-{meta['uid'][:8]}",
                 sequence=1,
                 sent_at=time.time(),
@@ -278,6 +284,14 @@ class PlayedPods:
         await self._cluster._request(
             "PATCH", path, resource="pods", body={"status": status}, content_type=MERGE_PATCH
         )
+
+
+def _standby(name: str, labels: dict[str, str]) -> wire.StandbyView | None:
+    """What a spare says of itself: its number is in its name, `<job>-s<number>-…`."""
+    if labels.get(contract.LABEL_ROLE) != contract.ROLE_SPARE:
+        return None
+    number = name.removeprefix(f"{labels[contract.LABEL_JOB]}-s").partition("-")[0]
+    return wire.StandbyView(spare=int(number))
 
 
 def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:
