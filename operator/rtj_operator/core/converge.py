@@ -109,7 +109,8 @@ def _needs_key(gang: Gang, pod: PodView) -> bool:
 
 
 def directive_patches(gang: Gang) -> list[Action]:
-    """Directives that differ from what the pods carry."""
+    """Directives that differ from what the pods carry; first of ranks that a spare has just taken:
+    it has the longest way to its first step, however many ranks there are."""
     actions: list[Action] = []
     held_back: frozenset[int] = frozenset()
     if phase_for(gang) == Phase.PREPARE:
@@ -117,7 +118,9 @@ def directive_patches(gang: Gang) -> list[Action]:
         if draining.draining_until(gang) is not None:
             # Claiming the fence now would refuse what the ending pod is about to publish.
             held_back |= {0}
-    for member in gang.members:
+    current = gang.status.current
+    taken = set(current.taken_over) if current is not None else set()
+    for member in sorted(gang.members, key=lambda m: (m.rank not in taken, m.rank)):
         if member.rank in held_back:
             continue
         directive = desired_directive(gang, member)

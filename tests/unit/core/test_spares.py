@@ -69,6 +69,7 @@ def test_a_spare_takes_the_lost_rank_in_the_decision_itself(rank: int) -> None:
     actions = decide(after).actions
     assert not [a for a in actions if isinstance(a, CreatePod | CreateSpare)]
     told = [a for a in actions if isinstance(a, PatchDirective) and "-s0-" in a.pod]
+    assert next(a for a in actions if isinstance(a, PatchDirective)) == told[0], "told first"
     assert [(a.directive.rank, a.directive.phase, a.labels_rank) for a in told] == [
         (rank, Phase.PREPARE, True)
     ]
