@@ -10,6 +10,7 @@ scheduler. A rank's pod is deleted; time counts from when the operator noticed, 
 | `noticed` | from the deletion until the operator saw that the pod is gone |
 | `told` | until the spare's sidecar followed its first directive as that rank |
 | `goes` | until the last rank of all was told to train: one write a rank and phase |
+| `cpu` | seconds of a core that the operator spent from the deletion until then |
 | `writes` | what the operator wrote to pods and to the job until then; `budget` 3 × pods + 4 |
 
 Asserts no time.
@@ -72,7 +73,7 @@ async def take_over(
     (spare,) = pods.spares()
     lost = pods.of_rank(ranks // 2)
     path = f"/api/v1/namespaces/{key.namespace}/pods/{lost.name}"
-    deleted = time.time()
+    deleted, cpu = time.time(), operator.cpu_seconds()
     await cluster._request("DELETE", path, resource="pods")
 
     def all_go() -> bool:
@@ -80,6 +81,7 @@ async def take_over(
         return len(told) == ranks
 
     await eventually(all_go, within=PATIENCE, what=f"{ranks} ranks were told to go")
+    cpu = operator.cpu_seconds() - cpu
     status = await status_of(cluster, key)
     after = await operator.totals()
     assert spare.report.rank == ranks // 2, "it was the spare that took the rank"
@@ -99,6 +101,7 @@ async def take_over(
         "noticed": detected - deleted,
         "told": told - detected,
         "goes": goes - detected,
+        "cpu": cpu,
         "writes": writes(before, after),
         "budget": 3 * ranks + 4,
     }
