@@ -16,7 +16,7 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
-from rtj_api.rules.noise import noise_of
+from rtj_api.rules.noise import noise_of, raw_noise_of
 
 LEAST = 3  # steps run twice from which Match, Drift or Diverged is said
 WIDTH = 6.0  # standard deviations of the job's own noise: what is within is the same
@@ -241,7 +241,7 @@ def _noisy(first: FirstPass, pairs: Sequence[tuple[Record, Record]]) -> Replay |
         ]
         if len(history) < HISTORY:
             continue
-        noise = noise_of(history)
+        noise = raw_noise_of(history)
         both = [
             (getattr(before, name), getattr(now, name), now.step)
             for before, now in pairs

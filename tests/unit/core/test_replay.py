@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from rtj_api.rules.noise import noise_of, raw_noise_of
 from rtj_api.rules.replay import FirstPass, Lost, Record, ReplayState, compared, ignored
 
 SAVED, REACHED = 12_000, 12_040
@@ -225,3 +226,48 @@ def test_a_right_resume_is_not_taken_for_an_ignored_one() -> None:
     strays = [a_record(1), a_record(SAVED - 1), *again()]
     assert ignored(the_first(), strays, resumed=SAVED, is_exact=True) is None
     assert ignored(the_first(), begun_anew(2), resumed=SAVED, is_exact=True) is None
+
+
+def smoothed(losses: list[float], *, factor: float) -> list[float]:
+    """As a logger shows them: a moving mean that begins with the first."""
+    shown: list[float] = []
+    for loss in losses:
+        before = shown[-1] if shown else loss
+        shown.append(factor * before + (1 - factor) * loss)
+    return shown
+
+
+@pytest.mark.parametrize("factor", [0.9, 0.95, 0.98, 0.99])
+def test_a_moving_mean_that_begins_anew_convicts_nobody(factor: float) -> None:
+    """The raw losses are the same twice; only the logger has forgotten what came before."""
+    for seed in range(60):
+        source = random.Random(seed)
+        raw = [2.0 - 0.0002 * at + source.gauss(0, 0.3) for at in range(700)]
+        shown = smoothed(raw, factor=factor)
+        records = {at: Record(step=at, loss=shown[at]) for at in range(600, 700)}
+        again = smoothed(raw[660:], factor=factor)
+        second = [Record(step=660 + at, loss=loss) for at, loss in enumerate(again)]
+        found = compared(FirstPass(records=records), second, resumed=659)
+        assert found is not None
+        assert found.state is not ReplayState.DIVERGED, (seed, found.message)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.9, 0.98])
+def test_another_training_is_convicted_whatever_is_shown(factor: float) -> None:
+    """From another beginning: its loss is that of an untrained model."""
+    for seed in range(20):
+        source = random.Random(seed)
+        raw = [2.0 - 0.0002 * at + source.gauss(0, 0.05) for at in range(700)]
+        shown = smoothed(raw, factor=factor)
+        records = {at: Record(step=at, loss=shown[at]) for at in range(600, 700)}
+        lost = smoothed([9.0 + source.gauss(0, 0.05) for _ in range(40)], factor=factor)
+        second = [Record(step=660 + at, loss=loss) for at, loss in enumerate(lost)]
+        found = compared(FirstPass(records=records), second, resumed=659)
+        assert found is not None
+        assert found.state is ReplayState.DIVERGED, seed
+
+
+def test_a_loss_that_falls_ever_less_is_no_mean() -> None:
+    falling = [2.0 * math.exp(-at / 100) for at in range(100)]
+    assert raw_noise_of(falling) == pytest.approx(noise_of(falling), rel=0.5)
+    assert raw_noise_of([1.0] * 50) == 0.0
