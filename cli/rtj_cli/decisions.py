@@ -5,6 +5,7 @@ Must never start from nothing by accident: that is `rtj_api.rules.resume`'s to s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rtj_api.rules import exits
@@ -26,11 +27,15 @@ class Budget:
     name: str | None = None
 
     def after_progress(self, report: Report) -> Budget:
-        """Refilled where something newer is durable than at the last look."""
+        """Refilled where something newer is durable than ever before; what is made again after a
+        step back is not."""
         seen = report.checkpoint
-        if seen.last_durable_name in (None, self.name):
+        step, name = seen.last_durable_step, seen.last_durable_name
+        if name in (None, self.name):
             return self
-        return Budget(self.limit, 0, seen.last_durable_step, seen.last_durable_name)
+        if step is not None and self.step is not None and step <= self.step:
+            return self
+        return Budget(self.limit, 0, step, name)
 
     @property
     def is_spent(self) -> bool:
@@ -67,8 +72,10 @@ def exit_code(trainer: TrainerView) -> int:
     return exits.from_returncode(trainer.exit_code).code
 
 
-def after_end(trainer: TrainerView, *, stopping: bool, budget: Budget) -> Restart | End:
-    """Restart or end. `stopping`: somebody asked this run to stop."""
+def after_end(
+    trainer: TrainerView, *, stopping: bool, budget: Budget, hung: str | None = None
+) -> Restart | End:
+    """Restart or end. `stopping`: somebody asked this run to stop. `hung`: why it was ended."""
     code = exit_code(trainer)
     if trainer.container_restarted:
         what = "the supervisor was killed under the trainer"
@@ -76,9 +83,10 @@ def after_end(trainer: TrainerView, *, stopping: bool, budget: Budget) -> Restar
         end = exits.from_returncode(code if trainer.exit_code is None else trainer.exit_code)
         verdict = exits.judge(end, out_of_memory=trainer.oom_kills > 0)
         what = verdict.message if verdict is not None else "exit code 0"
+    what = hung or what
     if stopping:
         return End(code, f"stopped as asked: {what}")
-    if code == 0 and not trainer.container_restarted:
+    if code == 0 and not trainer.container_restarted and hung is None:
         return End(0, "the trainer finished", success=True)
     if code in NOT_EXECUTED:
         return End(code, what)
@@ -87,8 +95,10 @@ def after_end(trainer: TrainerView, *, stopping: bool, budget: Budget) -> Restar
     return Restart(what)
 
 
-def choice(report: Report, *, run: str, allow_scratch: bool) -> Chosen | NoChoice:
-    """Which save the next attempt starts from."""
+def choice(
+    report: Report, *, run: str, allow_scratch: bool, suspects: Mapping[str, str] | None = None
+) -> Chosen | NoChoice:
+    """Which save the next attempt starts from. `suspects`: by name, why one is not tried."""
     durable = any(c.durable for c in report.candidates)
     return choose(
         Facts(
@@ -105,6 +115,7 @@ def choice(report: Report, *, run: str, allow_scratch: bool) -> Chosen | NoChoic
             scratch_asked=allow_scratch,
             how_to_allow=HOW_TO_ALLOW,
             probe_remedy=PROBE_REMEDY,
+            suspects=suspects or {},
         )
     )
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rtj_api import contract
 from rtj_api.reasons import Reason
+from rtj_api.rules.blame import End as Ends
 from rtj_api.rules.resume import NoChoice
 from rtj_api.wire import (
     SEQ,
@@ -28,30 +26,30 @@ from rtj_api.wire import (
     Report,
     Resume,
     SidecarPhase,
-    TrainerState,
     Wanted,
 )
 from rtj_sidecar.agent import Agent
 from rtj_sidecar.config import Site
 from rtj_sidecar.runs.records import Outcome
-from rtj_sidecar.stores.base import StoreProblem
 
 from rtj_cli.bars import Bars, Say
+from rtj_cli.blaming import REMEDY, Trial, judged
 from rtj_cli.decisions import (
     Budget,
     End,
+    Restart,
     after_end,
     beginning,
     choice,
+    exit_code,
     fast_choice,
     label,
 )
+from rtj_cli.ending import last_words, set_outcome
 from rtj_cli.following import Teller
 from rtj_cli.place import Place, start_supervisor
-from rtj_cli.refusals import FAILED, HELD, NOT_DURABLE, Ended, asked_for, failed
-
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from rtj_cli.refusals import HELD, Ended, asked_for, failed
+from rtj_cli.watched import FORWARDED, Watched
 
 
 @dataclass
@@ -71,25 +69,25 @@ class LocalRun:
     resume_from: str | None = None
     agent: Agent = field(init=False)
     bars: Bars = field(init=False)
-    supervisor: subprocess.Popen[bytes] | None = None
-    attempt: int = 0
-    stopping: bool = False
+    at: Watched = field(init=False)
+    trial: Trial = field(default_factory=Trial)
+    resume: Resume = field(default_factory=lambda: Resume(scratch=True))
     _is_new: bool = True  # nothing was prepared yet: a person may have mended the probe
-    _killed_at: float | None = None
 
     # --- life ---
 
     async def run(self) -> int:
         """The exit code."""
         self.agent, self.bars = Agent(self.site), Bars(say=self.say)
+        self.at = Watched(agent=self.agent, place=self.place, say=self.say)
         await self.agent.start()
         working = asyncio.create_task(self.agent.run())
         teller = Teller(self.agent.station.reporter, self.bars, self.say)
         telling = asyncio.create_task(teller.run())
         loop = asyncio.get_running_loop()
         for number in FORWARDED:
-            loop.add_signal_handler(number, self._hear, number)
-        self.supervisor = start_supervisor(self.place, self.command)
+            loop.add_signal_handler(number, self.at.hear, number)
+        self.at.supervisor = start_supervisor(self.place, self.command)
         deciding = asyncio.create_task(self._decide())
         try:
             await asyncio.wait({deciding, working}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,11 +101,11 @@ class LocalRun:
             await self._leave(deciding, working, telling)
 
     async def _leave(self, *tasks: asyncio.Task[object]) -> None:
-        self.place.link.kill(up_to=max(self.attempt, 1))
+        self.place.link.kill(up_to=max(self.at.attempt, 1))
         self.place.link.release(Release(message=contract.MESSAGE_RELEASED))
-        if self.supervisor is not None:
+        if self.at.supervisor is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self.supervisor.wait, 15)
+                await asyncio.to_thread(self.at.supervisor.wait, 15)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -117,102 +115,66 @@ class LocalRun:
         for name in (contract.FILE_STOP, contract.FILE_RELEASE):
             (self.place.link.run / name).unlink(missing_ok=True)
 
-    def _hear(self, number: int) -> None:
-        name = signal.Signals(number).name
-        running = self._report.trainer.state is TrainerState.RUNNING
-        if number in ENDING:
-            if self.stopping and running:
-                self.say(f"{name} again: the trainer is killed")
-                self.place.link.kill(up_to=self.attempt)
-                return
-            self.stopping = True
-            grace = self.site.config.trainer_grace_seconds
-            self.say(f"{name}: passed on to the trainer, which has {grace:g} s; again kills it")
-            self._killed_at = time.monotonic() + grace
-        if self.supervisor is not None and running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.supervisor.pid, number)
-
-    @property
-    def _report(self) -> Report:
-        return self.agent.station.reporter.current
-
-    async def _until(self, fact: Callable[[Report], object]) -> Report:
-        """The first report of which `fact` is true. Raises Ended when stopped meanwhile."""
-        sequence: int | None = None
-        while True:
-            report = await self.agent.station.reporter.after(sequence, wait=0.5)
-            sequence = report.sequence
-            self.agent.station.contact = time.monotonic()
-            if fact(report):
-                return report
-            self._check(report)
-
-    def _check(self, report: Report) -> None:
-        gone = self.supervisor is not None and self.supervisor.poll() is not None
-        if gone and self.supervisor is not None and not self.stopping:
-            raise Ended(FAILED, f"the supervisor ended with code {self.supervisor.returncode}")
-        idle = report.trainer.state is not TrainerState.RUNNING
-        if self.stopping and idle and report.phase not in _ENDS:
-            raise Ended(130, "stopped before the trainer was started")
-        late = self._killed_at is not None and time.monotonic() > self._killed_at
-        if late and not idle:
-            self.place.link.kill(up_to=self.attempt)
-
     # --- decisions ---
 
     async def _decide(self) -> int:
         budget = Budget(self.max_restarts)
         entry = self.agent.station.journal.entry
-        self.attempt = max(entry.attempt, self.place.link.told_to_go()) + 1
+        self.at.attempt = max(entry.attempt, self.place.link.told_to_go()) + 1
         fast: Resume | None = None
         while True:
             if fast is not None:
                 self.say(
-                    f"attempt {self.attempt}: resumes in place from {label(fast)}, no byte moved"
+                    f"attempt {self.at.attempt}: resumes in place from {label(fast)}, no byte moved"
                 )
                 self._direct(Phase.GO, resume=fast, fast=True)
             else:
                 await self._start_slowly()
-            ended = await self._until(self._has_ended)
+            ended, hung = await self.at.until_ended()
             if ended.phase is SidecarPhase.FAILED:
                 raise failed(ended)
-            settled = await self._until(lambda r: not r.settling)
-            budget = budget.after_progress(settled)
-            decision = after_end(settled.trainer, stopping=self.stopping, budget=budget)
+            settled = await self.at.until(lambda r: not r.settling)
+            refilled = budget.after_progress(settled)
+            self.trial = self.trial if refilled is budget else self.trial.after_progress()
+            budget = refilled
+            decision = after_end(
+                settled.trainer, stopping=self.at.stopping, budget=budget, hung=hung
+            )
+            if isinstance(decision, Restart) and hung is None:
+                decision = self._judged(settled, decision)
             if isinstance(decision, End):
                 return await self._end(decision)
             delay = budget.delay_seconds()
             budget = budget.spend()
             self.say(
-                f"attempt {self.attempt} ended: {decision.why}. Restart {budget.used} of "
+                f"attempt {self.at.attempt} ended: {decision.why}. Restart {budget.used} of "
                 f"{budget.limit} without durable progress" + (f", in {delay:g} s" if delay else "")
             )
-            await self._pause(delay)
-            fast = fast_choice(
-                self._report, run=self.site.config.run_id, probed=self.probe is not None
-            )
-            self.attempt += 1
+            await self.at.pause(delay)
+            fast = None
+            if not self.trial.suspicions:
+                fast = fast_choice(
+                    self.at.report, run=self.site.config.run_id, probed=self.probe is not None
+                )
+            self.at.attempt += 1
 
-    async def _pause(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self._check(self._report)
-            if self.stopping:
-                raise Ended(130, "stopped while it waited to restart")
-            await asyncio.sleep(min(0.1, left))
-
-    def _has_ended(self, report: Report) -> bool:
-        trainer = report.trainer
-        over = trainer.state is TrainerState.EXITED and trainer.attempt == self.attempt
-        return (
-            report.phase is SidecarPhase.FAILED and trainer.state is not TrainerState.RUNNING
-        ) or (over and report.phase in _ENDS)
+    def _judged(self, report: Report, decision: Restart) -> Restart | End:
+        """By whether the fault came before, and where."""
+        found = judged(
+            self.trial, report, resume=self.resume, attempt=self.at.attempt, now=time.time()
+        )
+        self.trial = found.trial
+        why = f"{decision.why}. {found.why}" if found.why else decision.why
+        if found.ends is Ends.HOLD:
+            return End(HELD, f"{why}. {REMEDY}")
+        if found.ends is Ends.FAIL:
+            return End(exit_code(report.trainer), f"{why}. {REMEDY}")
+        return Restart(why)
 
     async def _start_slowly(self) -> None:
         """Prepare, choose, restore, go: as for a gang, for a gang of one."""
         while not await self._started():
-            self.attempt += 1
+            self.at.attempt += 1
 
     async def _started(self) -> bool:
         """False where the probe refused the save: then the next older one is tried."""
@@ -221,9 +183,9 @@ class LocalRun:
             wanted = Wanted(value=self.resume_from, asked=self.resume_from)
         self._direct(Phase.PREPARE, wanted=wanted)
         self._is_new = False
-        report = await self._until(
+        report = await self.at.until(
             lambda r: (
-                r.attempt == self.attempt
+                r.attempt == self.at.attempt
                 and r.phase in (SidecarPhase.PREPARED, SidecarPhase.FAILED)
             )
         )
@@ -232,11 +194,11 @@ class LocalRun:
             resume, why = await self._begin_from(wanted)
         else:
             resume, why = await self._choose(report)
-        self.say(f"attempt {self.attempt}: {beginning(resume)}: {why}")
+        self.say(f"attempt {self.at.attempt}: {beginning(resume)}: {why}")
         self._direct(Phase.RESTORE, resume=resume)
-        report = await self._until(
+        report = await self.at.until(
             lambda r: (
-                r.attempt == self.attempt
+                r.attempt == self.at.attempt
                 and r.phase in (SidecarPhase.RESTORED, SidecarPhase.FAILED)
             )
         )
@@ -258,7 +220,7 @@ class LocalRun:
         if report.phase is SidecarPhase.FAILED:
             raise failed(report)
         if report.run_complete and not self.again:
-            await self._set_outcome(Outcome.COMPLETE)
+            await set_outcome(self.agent.station, Outcome.COMPLETE)
             raise Ended(
                 0,
                 f"run {self.site.config.run_id} is complete: nothing to do. Train on with "
@@ -268,7 +230,9 @@ class LocalRun:
     async def _begin_from(self, wanted: Wanted) -> tuple[Resume, str]:
         """What was asked for, as it was found and copied into the run; nothing else instead."""
         self.say(f"looks for {wanted.value}")
-        report = await self._until(lambda r: r.found is not None and r.found.asked == wanted.asked)
+        report = await self.at.until(
+            lambda r: r.found is not None and r.found.asked == wanted.asked
+        )
         return asked_for(report.found, wanted=wanted, run_id=self.site.config.run_id, say=self.say)
 
     async def _choose(self, report: Report) -> tuple[Resume, str]:
@@ -276,7 +240,12 @@ class LocalRun:
         deadline = time.monotonic() + self.hold_seconds
         told = ""
         while True:
-            found = choice(report, run=self.site.config.run_id, allow_scratch=self.allow_scratch)
+            found = choice(
+                report,
+                run=self.site.config.run_id,
+                allow_scratch=self.allow_scratch,
+                suspects=self.trial.passed_over,
+            )
             if not isinstance(found, NoChoice):
                 for passed in found.passed_over:
                     self.say(f"passed over {passed.name}: {passed.why}")
@@ -291,8 +260,8 @@ class LocalRun:
             sequence = report.sequence
             report = await self.agent.station.reporter.after(sequence, wait=1.0)
             self.agent.station.contact = time.monotonic()
-            self._check(report)
-            if self.stopping:
+            self.at.check(report)
+            if self.at.stopping:
                 raise Ended(130, "stopped before the trainer was started")
 
     async def _end(self, decision: End) -> int:
@@ -300,30 +269,16 @@ class LocalRun:
         drain = self.site.config.drain_seconds
         drained = False
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._until(lambda r: r.phase is SidecarPhase.DRAINED), drain)
+            await asyncio.wait_for(self.at.until(lambda r: r.phase is SidecarPhase.DRAINED), drain)
             drained = True
         outcome = Outcome.COMPLETE if decision.success and drained else Outcome.RELEASED
-        await self._set_outcome(outcome)
-        step = self._report.checkpoint.last_durable_step
-        last = "nothing is durable" if step is None else f"the last durable step is {step}"
-        self.say(f"{decision.why}; {last}")
-        if not drained:
-            waiting = self._report.checkpoint.pending_saves
-            self.say(
-                f"{Reason.FINAL_CHECKPOINT_NOT_DURABLE}: {waiting} saves did not reach the store "
-                f"within {drain:g} s; they are in {self.site.path} and the next run ships them"
-            )
-            return decision.code or NOT_DURABLE
-        return decision.code
-
-    async def _set_outcome(self, outcome: Outcome) -> None:
-        at = self.agent.station
-        if at.run is None or at.fence is None:
-            return
-        with contextlib.suppress(StoreProblem, TimeoutError):
-            await asyncio.wait_for(
-                asyncio.to_thread(at.run.set_outcome, fence=at.fence, outcome=outcome), 10
-            )
+        await set_outcome(self.agent.station, outcome)
+        said, code = last_words(
+            decision, self.at.report, drained=drained, drain=drain, path=self.site.path
+        )
+        for line in said:
+            self.say(line)
+        return code
 
     def _direct(
         self,
@@ -333,24 +288,24 @@ class LocalRun:
         fast: bool = False,
         wanted: Wanted | None = None,
     ) -> None:
+        if phase is Phase.GO and resume is not None:
+            self.resume = resume
         self.place.direct(
             Directive(
                 job_uid=self.site.config.job_uid,
                 pod_uid=self.site.pod_uid,
                 rank=0,
-                attempt=self.attempt,
+                attempt=self.at.attempt,
                 seq=SEQ[phase],
                 phase=phase,
                 world_size=1,
                 coordinator="127.0.0.1",
                 resume=resume,
                 fast=fast,
+                suspects=self.trial.suspects if phase is Phase.GO else [],
                 may_claim=self.take_over,
                 probe=self.probe if phase in (Phase.RESTORE, Phase.GO) else None,
                 forget_probes=phase is Phase.PREPARE and self._is_new,
                 wanted=wanted,
             )
         )
-
-
-_ENDS = (SidecarPhase.EXITED, SidecarPhase.DRAINING, SidecarPhase.DRAINED, SidecarPhase.FAILED)

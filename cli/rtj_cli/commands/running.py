@@ -6,11 +6,13 @@ import asyncio
 import logging
 import re
 import shlex
+import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rtj_api.rules.steering import read_named
+from rtj_api.v1alpha1 import OnHang, StackSignal
 from rtj_api.validation_fields import ValidationLevel
 from rtj_api.wire import KeepRules, Probe, SidecarConfig
 from rtj_sidecar.checkpoints.layouts import UnknownLayoutError, layouts_for
@@ -79,6 +81,21 @@ def run_command(
     max_restarts: Annotated[
         int, typer.Option(min=0, help="Restarts without anything newly durable in between.")
     ] = 10,
+    hang_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=2,
+            help="Seconds without a step, a line or a moving save after which it hangs [default: "
+            "from its own pace].",
+        ),
+    ] = None,
+    on_hang: Annotated[
+        OnHang, typer.Option(help="Restart: a trainer that hangs is killed and resumes.")
+    ] = OnHang.RESTART,
+    stack_signal: Annotated[
+        StackSignal | None,
+        typer.Option(help="For which the trainer has registered faulthandler: see docs/hangs.md."),
+    ] = None,
     allow_scratch: Annotated[
         bool, typer.Option("--allow-scratch", help="Start at step 0 where no save is valid.")
     ] = False,
@@ -170,6 +187,9 @@ def run_command(
         resume_args=resume_arg or [],
         drain_seconds=drain,
         trainer_grace_seconds=grace,
+        hang_timeout_seconds=hang_timeout,
+        restarts_hung=on_hang is OnHang.RESTART,
+        stack_signal=signal.Signals[stack_signal].value if stack_signal else None,
         mirror="never",
         keep_last=keep_last,
         keep=KeepRules(thin=thin),

@@ -62,10 +62,12 @@ def diagnose(
     before: Sequence[Incident],
     can_roll_back: bool,
     believed: int = 0,
+    can_move: bool = True,
 ) -> Diagnosis:
     """The diagnosis of `now`, with the faults since the last durable work `before` it, oldest
     first. `can_roll_back`: there is a usable save older than the one it resumed from. `believed`:
-    restarts since then that were free for a sign's word, of whatever kind."""
+    restarts since then that were free for a sign's word, of whatever kind. `can_move`: there is
+    another node to try."""
     alike = [i for i in before if i.alike == now.alike]
     if now.alike.startswith(EVICTED):
         return _evicted(now, alike)
@@ -79,6 +81,8 @@ def diagnose(
         return Diagnosis(charge=Charge.USER, why=why)
     if charge != Charge.USER and believed >= MOST_BELIEVED:
         return doubted(believed)
+    if origin in (Origin.NODE, Origin.NETWORK) and not can_move:
+        return Diagnosis(charge=charge)
     if origin == Origin.NODE:
         why = f"Its sign points at node {now.node or '?'}, so the rank moves to another"
         return Diagnosis(charge=charge, vary=Factor.NODE, why=why)
@@ -88,7 +92,7 @@ def diagnose(
         return _unreadable(now, alike, charge, can_roll_back=can_roll_back)
     if origin == Origin.PASSING or not alike:
         return Diagnosis(charge=charge)
-    return _tested(now, alike, origin=origin, can_roll_back=can_roll_back)
+    return _tested(now, alike, origin=origin, can_roll_back=can_roll_back, can_move=can_move)
 
 
 def doubted(believed: int) -> Diagnosis:
@@ -155,7 +159,12 @@ def _unreadable(
 
 
 def _tested(
-    now: Incident, alike: Sequence[Incident], *, origin: Origin, can_roll_back: bool
+    now: Incident,
+    alike: Sequence[Incident],
+    *,
+    origin: Origin,
+    can_roll_back: bool,
+    can_move: bool,
 ) -> Diagnosis:
     """The second fault alike or a later one, of the job's own budget."""
     user, count = Charge.USER, len(alike) + 1
@@ -170,6 +179,8 @@ def _tested(
     is_withdrawn = Factor.SAVE in varied and len({i.save for i in every}) > 1
     tried = varied | (_varied_by_chance(every) if same_place else set())
     left = [f for f in _order(now, alike, origin) if f not in tried]
+    if Factor.NODE in left and not can_move:
+        left.remove(Factor.NODE)
     if Factor.SAVE in left and not (same_place and now.save is not None and can_roll_back):
         left.remove(Factor.SAVE)
     if left and count <= MOST_RESTARTS:
@@ -252,9 +263,9 @@ def _from(every: Sequence[Incident]) -> str:
     """`on 2 nodes and from 3 beginnings`."""
     nodes = sorted({i.node for i in every if i.node is not None})
     saves = {i.save for i in every}
-    where = f"on {len(nodes)} nodes" if len(nodes) > 1 else f"on node {', '.join(nodes) or '?'}"
+    where = f"on {len(nodes)} nodes" if len(nodes) > 1 else f"on node {', '.join(nodes)}"
     origins = f"from {len(saves)} beginnings" if len(saves) > 1 else "from one beginning"
-    return f"{where} and {origins}"
+    return f"{where} and {origins}" if nodes else origins
 
 
 def _suspicion(now: Incident, *, count: int) -> str:

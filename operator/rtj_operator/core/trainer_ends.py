@@ -9,13 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
-from rtj_api.rules import exits, signatures, watchdog, xids
-from rtj_api.rules.blame import OUT_OF_MEMORY
+from rtj_api.rules import exits, watchdog, xids
+from rtj_api.rules.ends import kind_of
 from rtj_api.rules.origins import Origin
 from rtj_api.rules.overrides import FailureAction, fitting
 from rtj_api.wire import TrainerView
 
 from rtj_operator.core.gang import Gang
+
+# Where how it ended says nothing of the cause.
+_BY_REASON = {
+    Reason.NODE_OUT_OF_MEMORY: Origin.NODE,
+    Reason.TRAINER_UNHEALTHY: Origin.PASSING,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,27 +56,15 @@ def told(
             said=f"; recovery.failureRules {rule.name}: {rule.action}{said}",
             action=rule.action,
         )
-    found = signatures.find(lines)
+    kind = kind_of(end, tail=tail, error=error, out_of_memory=reason == Reason.OUT_OF_MEMORY)
+    found = kind.found
     name = found.name if found is not None else None
     if found is not None:
         said = f"; {found.text}{said}"
     if (work := watchdog.waited(lines)) is not None:
         said = f"; {work.text}{said}"
-    alike, origin = _kind(end, reason, found=found, last=last)
+    alike, origin = kind.alike, kind.origin
+    if reason in _BY_REASON:
+        alike, origin = str(reason), _BY_REASON[reason]
     gpu = xids.gpu_of(found.line) if found is not None else None
     return Told(alike=alike, origin=origin, signature=name, gpu=gpu, said=said)
-
-
-def _kind(
-    end: exits.Exit, reason: Reason, *, found: signatures.Found | None, last: str | None
-) -> tuple[str, Origin]:
-    if reason == Reason.OUT_OF_MEMORY:
-        return OUT_OF_MEMORY, Origin.PROGRAM
-    if reason == Reason.NODE_OUT_OF_MEMORY:
-        return str(reason), Origin.NODE
-    if reason == Reason.TRAINER_UNHEALTHY:
-        return str(reason), Origin.PASSING
-    if found is not None:
-        return found.name, found.origin
-    said = f": {signatures.fingerprint(last)}" if last else ""
-    return f"{exits.label(end)}{said}", exits.origin_of(end)
