@@ -165,7 +165,9 @@ class Store:
         if self._completed == (self.objects.writes, fence, has_files):
             return
         run = self._run(pod.uid, pod.boot)
-        done = run.roll_forward(run.history(), fence=fence, gone=() if has_files else {0})
+        done = run.publishing.roll_forward(
+            run.history(), fence=fence, gone=() if has_files else {0}
+        )
         for name in done.committed:
             self._note(name, fence=fence)
         self._completed = (self.objects.writes, fence, has_files)
@@ -182,7 +184,7 @@ class Store:
 
     def name(self, pod: Pod, save: Save, *, parent: Parent) -> ShipRecord:
         """The save gets its name in the store, the one that it has on the disks."""
-        named = self._run(pod.uid, pod.boot).name_ship(
+        named = self._run(pod.uid, pod.boot).publishing.name_ship(
             fence=save.fence,
             n=save.step,
             save=self._facts(save),
@@ -219,7 +221,7 @@ class Store:
 
     def commit(self, pod: Pod, ship: ShipRecord, *, fence: int) -> bool:
         """Whether it is committed; a zombie is refused, and counted."""
-        outcome = self._run(pod.uid, pod.boot).try_commit(ship, fence=fence)
+        outcome = self._run(pod.uid, pod.boot).publishing.try_commit(ship, fence=fence)
         if not isinstance(outcome, Committed):
             self.refused += 1
             return False
