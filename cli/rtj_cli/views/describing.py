@@ -10,7 +10,7 @@ from rtj_api.status import ConditionType
 from rtj_cli.jobs import Raw, Seen
 from rtj_cli.views import timeline
 from rtj_cli.views.listing import goodput
-from rtj_cli.views.words import ago, clock, number, percent, remedy, spaced, span
+from rtj_cli.views.words import ago, clock, number, percent, plural, remedy, spaced, span
 
 _QUIET = ("NothingDegraded", "NotComplete", "NotFailed", "NotSuspended")
 
@@ -47,8 +47,9 @@ def _head(job: Seen, *, now: float) -> Iterator[str]:
         parts += [f"epoch {number(seen.epoch)}"] if seen.epoch is not None else []
         parts += [f"loss {number(seen.loss)}"] if seen.loss is not None else []
         yield f"progress   {', '.join(parts)}, {ago(seen.at, now=now)}"
-    yield f"attempts   {status.attempt}, {status.starts} started, {status.restarts} restarts, " + (
-        f"{status.failures} failures of its own"
+    yield (
+        f"attempts   {status.attempt}, {status.starts} started, "
+        f"{plural(status.restarts, 'restart')}, {plural(status.failures, 'failure')} of its own"
     )
     if status.hold is not None:
         yield f"held       since {clock(status.hold.since)}: {status.hold.reason}: " + (
@@ -123,7 +124,7 @@ def _ledger(job: Seen) -> Iterator[str]:
             yield f"{spaced(name):<17} {span(seconds):>8}  {percent(seconds, whole):>7}"
     if ledger.interruptions:
         mean = ledger.recovery_seconds / ledger.recoveries if ledger.recoveries else None
-        yield f"{ledger.interruptions} interruptions" + (
+        yield plural(ledger.interruptions, "interruption") + (
             f", {span(mean)} from fault to step on average" if mean is not None else ""
         )
 
@@ -132,9 +133,10 @@ def _interval(job: Seen) -> Iterator[str]:
     told = job.status.interval
     if told is None:
         return
+    seen = told.actual_seconds
+    made = "at an unknown interval" if seen is None else f"every {span(seen)}"
     yield (
-        f"saves every {span(told.actual_seconds) or '?'}, recommended "
-        f"{span(told.recommended_seconds)} ({told.rule}; "
+        f"saves {made}, recommended {span(told.recommended_seconds)} ({told.rule}; "
         f"mean time to an interruption {span(told.mtti_seconds)})"
     )
 

@@ -82,6 +82,7 @@ def row(job: Seen, record: AttemptRecord, *, now: float) -> dict[str, Any]:
         "stages": passed,
         "downSeconds": sum(passed.values()),
         "seconds": max(0.0, end - record.recorded_at),
+        "wholeSeconds": max(0.0, end - begin_of(record)),
         "endedAt": record.ended_at,
         "endedBy": record.ended_by,
     }
@@ -101,7 +102,7 @@ def _steps(row: dict[str, Any]) -> str:
 
 def bar(row: dict[str, Any], *, longest: float) -> str:
     """Stages by their letters, then work, in proportion to the longest attempt."""
-    total = row["seconds"]
+    total = row["wholeSeconds"]
     if longest <= 0:
         return ""
     width = max(1, round(WIDTH * total / longest))
@@ -117,7 +118,7 @@ def lines(job: Seen, *, now: float) -> list[str]:
     told = rows(job, now=now)
     if not told:
         return ["no attempt yet"]
-    longest = max(row["seconds"] for row in told)
+    longest = max(row["wholeSeconds"] for row in told)
     found: list[str] = []
     first = told[0]["attempt"]
     if first > 1:

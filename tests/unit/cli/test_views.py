@@ -58,7 +58,7 @@ def test_a_crash_is_blamed_on_its_rank() -> None:
     text = "\n".join(why.explain(job, now=now).lines())
     assert "trains: attempt 2, step 17" in text
     assert "rank 1 on node1, exit code 137" in text
-    assert "it started from f00000001-n00000008-s00000008 (step 8)" in text
+    assert f"it started from {job.status.resume.name} (step 8)" in text
     drawn = "\n".join(timeline.lines(job, now=now))
     assert (
         "#2   01-01 00:16:52Z  InPlace   TrainerSignaled (rank 1 on node1, exit code 137)" in drawn
