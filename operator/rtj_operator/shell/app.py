@@ -198,8 +198,8 @@ class App:
     def pass_ended(self, *, result: str, seconds: float) -> None:
         self.metrics.pass_ended(result=result, seconds=seconds)
 
-    def decided(self, plan: Plan) -> None:
-        self.metrics.decided(plan)
+    def decided(self, key: JobKey, plan: Plan) -> None:
+        self.metrics.decided(key, plan)
 
     def _remember_nodes(self, key: JobKey, names: Iterable[str]) -> None:
         wanted, known = frozenset(names), self._nodes_of.get(key, frozenset())

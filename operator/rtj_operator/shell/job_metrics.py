@@ -10,14 +10,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from pydantic import ValidationError
 from rtj_api.status import ConditionType, JobPhase, Status, parse_time
 
 from rtj_operator.core import governor, time_ledger
+from rtj_operator.core.gangs import QUEUE_LABEL
 from rtj_operator.core.observed import JobKey, Observed
 from rtj_operator.shell.api import Raw
 from rtj_operator.shell.job_series import (
+    INFO_LABELS,
+    INFO_MEANING,
+    INFO_NAME,
     JOB_LABELS,
     JOB_SERIES,
     PHASE_MEANING,
@@ -33,10 +42,17 @@ from rtj_operator.shell.job_series import (
 
 
 class JobTable:
-    """The jobs, as last seen; and the collector over them. `clock` gives Unix seconds."""
+    """The jobs, as last seen; and the collector over them. `clock` gives Unix seconds; `changed` is
+    told of each newer status, with the one before it."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        changed: Callable[[str, Status | None, Status], None] = lambda *_: None,
+    ) -> None:
         self._jobs: dict[JobKey, JobFacts] = {}
+        self._changed = changed
         self._clock = clock
 
     def seen(self, key: JobKey, raw: Raw | None) -> None:
@@ -53,7 +69,8 @@ class JobTable:
             return  # the pass itself complains
         created = float(parse_time(raw["metadata"]["creationTimestamp"]))
         interval = known.interval_seconds if known else 0.0
-        self._jobs[key] = JobFacts(created, version, status, interval)
+        self._jobs[key] = JobFacts(created, version, status, interval, info_of(raw))
+        self._changed(key.namespace, known.status if known else None, status)
 
     def observed(self, observed: Observed) -> None:
         """Take what only the sidecars' reports say."""
@@ -98,6 +115,12 @@ class JobTable:
         yield phases
         yield reasons
         yield self._times(jobs)
+        info = InfoMetricFamily(INFO_NAME, INFO_MEANING, labels=JOB_LABELS)
+        for key, job in jobs:
+            info.add_metric(
+                [key.namespace, key.name], dict(zip(INFO_LABELS, job.info, strict=True))
+            )
+        yield info
         risks = GaugeMetricFamily(RISK_NAME, RISK_MEANING, labels=JOB_LABELS)
         for key, job in jobs:
             risk = governor.work_at_risk(job.status, now=self._clock())
@@ -115,6 +138,21 @@ class JobTable:
             for bucket, seconds in ledger.seconds.model_dump().items():
                 family.add_metric([key.namespace, key.name, bucket], seconds)
         return family
+
+
+def info_of(raw: Raw) -> tuple[str, ...]:
+    """The values of INFO_LABELS; empty where the job does not say."""
+    meta, spec = raw["metadata"], raw.get("spec") or {}
+    pod = (spec.get("template") or {}).get("spec") or {}
+    labels = meta.get("labels") or {}
+    said = (
+        meta.get("uid"),
+        spec.get("framework"),
+        labels.get(QUEUE_LABEL),
+        pod.get("priorityClassName"),
+        labels.get("team"),
+    )
+    return tuple(str(value or "") for value in said)
 
 
 def reasons_of(status: Status) -> set[str]:

@@ -25,6 +25,7 @@ class JobFacts:
     resource_version: str
     status: Status
     interval_seconds: float = 0.0  # between saves, as rank 0 observes it now
+    info: tuple[str, ...] = ("",) * 5  # by INFO_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,18 @@ JOB_SERIES: tuple[JobSeries, ...] = (
         ),
     ),
     JobSeries(
+        "training_job_lost_seconds_total",
+        "counter",
+        "Work done again after restarts: bucket lost of training_job_time_seconds_total.",
+        lambda job: _of_ledger(job, lambda ledger: ledger.seconds.lost) or 0,
+    ),
+    JobSeries(
+        "training_job_productive_seconds_total",
+        "counter",
+        "Steps made for the first time: bucket productive of training_job_time_seconds_total.",
+        lambda job: _of_ledger(job, lambda ledger: ledger.seconds.productive) or 0,
+    ),
+    JobSeries(
         "training_job_goodput_ratio",
         "gauge",
         "Time of steps made for the first time, by all time since the job's creation. Of a job "
@@ -249,6 +262,12 @@ TIME_NAME = "training_job_time_seconds_total"
 TIME_MEANING = (
     "Seconds of the job's life by what they went to; the buckets sum to its age. While it trains "
     "the newest seconds are missing until a step or a save tells of them."
+)
+INFO_NAME = "training_job"
+INFO_LABELS = ("uid", "framework", "queue", "priority_class", "team")
+INFO_MEANING = (
+    "1; what does not change: to be joined on (namespace, name). framework is spec.framework, "
+    "queue the label of Kueue, team the label team of the job."
 )
 RISK_NAME = "training_job_work_at_risk_seconds"
 RISK_MEANING = (

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from rtj_operator.core.observed import JobKey
 from rtj_operator.core.plan import Plan
+from rtj_operator.shell.history import History
 from rtj_operator.shell.job_metrics import JobTable
 
 PASS_BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -38,7 +40,8 @@ class OperatorMetrics:
     """The operator's own series, and the jobs'. `registry` is what the HTTP server exposes."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    jobs: JobTable = field(default_factory=JobTable)
+    jobs: JobTable = field(init=False)
+    history: History = field(init=False)
     handler_runs: Counter = field(init=False)
     handler_seconds: Histogram = field(init=False)
     decisions: Counter = field(init=False)
@@ -52,6 +55,12 @@ class OperatorMetrics:
     def __post_init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry
+        self.history = History(registry)
+        self.jobs = JobTable(
+            changed=lambda namespace, before, after: self.history.seen(
+                namespace, before=before, after=after
+            )
+        )
         registry.register(self.jobs)
         self.handler_runs = Counter(
             f"{OPERATOR}_handler_runs",
@@ -144,7 +153,8 @@ class OperatorMetrics:
         self.handler_runs.labels("reconcile", result).inc()
         self.handler_seconds.labels("reconcile").observe(seconds)
 
-    def decided(self, plan: Plan) -> None:
+    def decided(self, key: JobKey, plan: Plan) -> None:
+        self.history.decided(key.namespace, plan)
         self.decisions.labels(plan.rule).inc()
 
     def requested(self, verb: str, resource: str, code: int, seconds: float) -> None:

@@ -62,7 +62,7 @@ class Watcher(Protocol):
         """result: ok, conflict, retry or error."""
         ...
 
-    def decided(self, plan: Plan) -> None: ...
+    def decided(self, key: JobKey, plan: Plan) -> None: ...
 
 
 class Reconciler:
@@ -149,7 +149,7 @@ class Reconciler:
             self._observer.accepted(key, pod=name)
         for refused in outcome.refused:
             self._observer.rejected(key, pod=refused.pod, rejection=refused.rejection)
-        self._watcher.decided(plan)
+        self._watcher.decided(key, plan)
         _log_plan(key, plan, observed=observed, seconds=time.monotonic() - began)
         if world.job is not None:
             for note in plan.notes:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kit import images, tools
 from kit.chart import CHART
 from kit.kube import Kube, kube_of, wait_for
 from kit.lanes import own
+from kit.played import a_job
 from kit.prometheus import Prometheus
 from kit.scrapes import OPERATOR_JOB, operator_scrape
 
@@ -38,20 +42,28 @@ class Installed:
     kube: Kube
     values: Mapping[str, Any]
 
-    def helm(self, *arguments: str, **values: Any) -> subprocess.CompletedProcess[str]:
+    def helm(
+        self, *arguments: str, program: Path | None = None, **values: Any
+    ) -> subprocess.CompletedProcess[str]:
         settings = [f"--set-json={k}={json.dumps(v)}" for k, v in (self.values | values).items()]
         return subprocess.run(
-            [tools.helm(), *arguments, f"--namespace={NAMESPACE}", *(settings if values else [])],
+            [
+                program or tools.helm(),
+                *arguments,
+                f"--namespace={NAMESPACE}",
+                *(settings if values else []),
+            ],
             env=os.environ | {"KUBECONFIG": self.kube.kubeconfig},
             text=True,
             capture_output=True,
             check=False,
         )
 
-    def install(self, **values: Any) -> None:
+    def install(self, *, chart: Path = CHART, program: Path | None = None, **values: Any) -> None:
         done = self.helm(
-            "upgrade", "--install", RELEASE, str(CHART),
+            "upgrade", "--install", RELEASE, str(chart),
             "--create-namespace", "--wait", "--timeout=180s",
+            program=program,
             **({"logLevel": "info"} | values),
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stderr}\n{self.operator_log()}"
@@ -222,4 +234,62 @@ def test_uninstalling_leaves_the_jobs(installed: Installed) -> None:
         within=120,
         what=f"{gone} gone",
     )
+    installed.install()
+
+
+def release_before(path: Path) -> Path:
+    """The chart as of an older release: its CRD lacks a field, its operator is replaced whole."""
+    chart = path / CHART.name
+    shutil.copytree(CHART, chart)
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(about | {"version": "0.0.9"}))
+    crd = yaml.safe_load((chart / "files/crd.yaml").read_text())
+    fields_of(crd)["status"]["properties"].pop("spares")
+    (chart / "files/crd.yaml").write_text(yaml.safe_dump(crd))
+    deployment = chart / "templates/deployment.yaml"
+    text = deployment.read_text()
+    begin, end = text.index("    type: RollingUpdate"), text.index("  selector:")
+    deployment.write_text(f"{text[:begin]}    type: Recreate\n{text[end:]}")
+    (chart / "templates/poddisruptionbudget.yaml").unlink()
+    return chart
+
+
+def fields_of(crd: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return fields
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm"])
+def test_upgraded_rolled_back_and_removed_with_a_job_there(
+    installed: Installed, tmp_path: Path, helm: str
+) -> None:
+    kube, program = installed.kube, tools.TOOLS[helm]()
+    assert installed.helm("uninstall", RELEASE, "--wait", program=program).returncode == 0
+    kube.run("delete", "crd", CRD, "--ignore-not-found")
+    installed.install(chart=release_before(tmp_path), program=program, replicas=1)
+    kube.apply(a_job(namespace=NAMESPACE, name="kept", suspend=True))
+    uid = kube.get("rtj", "kept")["metadata"]["uid"]
+
+    def state() -> tuple[bool, str, int]:
+        """(the CRD knows the new field, how pods are replaced, how many there are)"""
+        assert kube.get("rtj", "kept")["metadata"]["uid"] == uid, "the job has come to no harm"
+        deployment = kube.get("deployment", FULL_NAME)["spec"]
+        fields = fields_of(kube.get("crd", CRD))["status"]["properties"]
+        return "spares" in fields, deployment["strategy"]["type"], deployment["replicas"]
+
+    before, after = (False, "Recreate", 1), (True, "RollingUpdate", 2)
+    assert state() == before
+    holder = kube.get("lease", FULL_NAME)["spec"]["holderIdentity"]
+    assert holder
+    installed.install(program=program)
+    assert state() == after
+    assert kube.get("lease", FULL_NAME)["spec"]["holderIdentity"], "the upgrade left the Lease"
+    done = installed.helm("rollback", RELEASE, "1", "--wait", "--timeout=180s", program=program)
+    assert done.returncode == 0, done.stderr
+    assert state() == before
+    installed.install(program=program)
+    assert state() == after
+    assert installed.helm("uninstall", RELEASE, "--wait", program=program).returncode == 0
+    assert kube.get("rtj", "kept")["metadata"]["uid"] == uid
+    kube.run("delete", "rtj", "kept")
     installed.install()
