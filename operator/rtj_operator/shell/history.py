@@ -3,7 +3,9 @@ what was passed over, how long they stood still.
 
 Counted by this process from the statuses that it sees one after the other, so these series begin at
 0 with each replica that works, as a process's own do; rate() and increase() read them rightly.
-Counts of one job are not here: those are rebuilt from its status. Must never hold a job's name.
+Counts of one job are not here: those are rebuilt from its status. Must never hold a job's name but
+in an exemplar:
+the job that a bar of a histogram is made of.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from rtj_api.reason_texts import TEXTS
 from rtj_api.reasons import Charge, Reason
 from rtj_api.status import Status
 
+from rtj_operator.core.observed import JobKey
 from rtj_operator.core.plan import Plan
 
 # Trainings are slower than requests.
@@ -63,9 +66,10 @@ class History:
             registry=self.registry,
         )
 
-    def seen(self, namespace: str, *, before: Status | None, after: Status) -> None:
+    def seen(self, key: JobKey, *, before: Status | None, after: Status) -> None:
         """One job's status, and the one that was seen before it; None: the job is new to us, and
         what it went through is not counted again."""
+        namespace = key.namespace
         self._begin(namespace)
         if before is None:
             return
@@ -77,10 +81,13 @@ class History:
         chosen = after.resume if after.resume is not None and not after.resume.scratch else None
         if chosen is not None and now.restored_at is not None and then.restored_at is None:
             took = max(0.0, now.restored_at - chosen.at)
-            self.restore_seconds.labels(namespace).observe(took)
+            example = {"name": key.name, "step": str(chosen.step)}
+            self.restore_seconds.labels(namespace).observe(took, exemplar=example)
         stepped = now.first_step_at if then.first_step_at is None else None
         if stepped is not None and now.fault_at is not None:
-            self.downtime_seconds.labels(namespace).observe(max(0.0, stepped - now.fault_at))
+            took = max(0.0, stepped - now.fault_at)
+            example = {"name": key.name, "attempt": str(now.attempt)}
+            self.downtime_seconds.labels(namespace).observe(took, exemplar=example)
 
     def decided(self, namespace: str, plan: Plan) -> None:
         """A plan whose status was written."""

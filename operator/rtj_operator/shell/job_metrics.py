@@ -49,7 +49,7 @@ class JobTable:
         self,
         *,
         clock: Callable[[], float] = time.time,
-        changed: Callable[[str, Status | None, Status], None] = lambda *_: None,
+        changed: Callable[[JobKey, Status | None, Status], None] = lambda *_: None,
     ) -> None:
         self._jobs: dict[JobKey, JobFacts] = {}
         self._changed = changed
@@ -70,7 +70,7 @@ class JobTable:
         created = float(parse_time(raw["metadata"]["creationTimestamp"]))
         interval = known.interval_seconds if known else 0.0
         self._jobs[key] = JobFacts(created, version, status, interval, info_of(raw))
-        self._changed(key.namespace, known.status if known else None, status)
+        self._changed(key, known.status if known else None, status)
 
     def observed(self, observed: Observed) -> None:
         """Take what only the sidecars' reports say."""

@@ -57,9 +57,7 @@ class OperatorMetrics:
         registry = self.registry
         self.history = History(registry)
         self.jobs = JobTable(
-            changed=lambda namespace, before, after: self.history.seen(
-                namespace, before=before, after=after
-            )
+            changed=lambda key, before, after: self.history.seen(key, before=before, after=after)
         )
         registry.register(self.jobs)
         self.handler_runs = Counter(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from rtj_api.status import Status
 
+from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.history import History
 from rtj_operator.shell.job_series import (
     INFO_LABELS,
@@ -62,7 +63,7 @@ def markdown() -> str:
             name = f"{family.name}_total" if family.type == "counter" else family.name
             own.append((name, family.type, LABELS.get(family.name, ""), family.documentation))
     kept = CollectorRegistry()
-    History(kept).seen("", before=None, after=Status())
+    History(kept).seen(JobKey("", ""), before=None, after=Status())
     for family in kept.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = [label for label in family.samples[0].labels if label != "le"]

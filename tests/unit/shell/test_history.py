@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.exposition import generate_latest
 from rtj_api.reasons import Reason
 from rtj_api.status import Status
 from rtj_operator.core.observed import JobKey
@@ -26,7 +27,7 @@ def status(attempt: int, *, restarts: int = 0, **current: Any) -> Status:
             "starts": restarts + 1,
             "restarts": restarts,
             "current": {**made, **current},
-            "resume": {"attempt": attempt, "name": "s1", "at": 110.0},
+            "resume": {"attempt": attempt, "name": "s1", "step": 7, "at": 110.0},
         }
     )
 
@@ -66,6 +67,11 @@ def test_restore_and_downtime_are_measured_by_the_statuses_own_times() -> None:
     )
     assert value(metrics, "training_job_restore_duration_seconds_sum") == 20
     assert value(metrics, "training_job_restore_duration_seconds_count") == 1
+    # Which job that was is told as an exemplar, which only OpenMetrics has, and by no label.
+    text = generate_latest(metrics.registry).decode()
+    bars = [line for line in text.splitlines() if "restore_duration_seconds_bucket" in line]
+    [example] = [bar.split(" # ")[1] for bar in bars if " # " in bar]
+    assert example.startswith('{name="gpt",step="7"} 20.0')
     assert value(metrics, "training_job_downtime_seconds_sum") == 50
     assert value(metrics, "training_job_downtime_seconds_count") == 1
 
