@@ -83,7 +83,7 @@ lock: ## Pin the requirements anew, with hashes and without index addresses
 	@scripts/lock
 
 benchmarks: setup ## Print every benchmark's JSON, one after the other (long; on an idle machine)
-	@set -e; for name in transfer discovery trainer_step operator_load recovery; do $(PY) -u benchmarks/$$name.py; done
+	@set -e; for name in transfer discovery trainer_step operator_load spares recovery hiccups; do $(PY) -u benchmarks/$$name.py; done
 
 clean: ## Take down the clusters that demo and tests made; caches stay
 	@for name in rtj-demo rtj-test rtj-test-gw0 rtj-test-gw1 rtj-bench; do python3 -m devcluster down --name $$name; done
