@@ -356,3 +356,20 @@ def test_it_is_left_before_a_start_when_all_are_heard_again() -> None:
     assert plan.status is not None
     assert plan.status.current is not None
     assert not plan.status.current.through_store
+
+
+def test_a_hang_that_rank_0_has_found_is_healed_in_place_on_the_jobs_budget() -> None:
+    """Its container's last words say so; what hangs elsewhere is ended by the next prepare."""
+    seen = in_store_mode()
+    told = wire.Problem(
+        reason=Reason.TRAINER_HUNG,
+        message="rank 1 hung: no step, no line and no moving save of any rank for 30 s",
+        since=seen.now - 1,
+    )
+    said = words(seen, 0, code=-9, phase=SidecarPhase.FAILED, problem=told)
+    seen = later(with_end(seen, 0, code=137, message=said), 2)
+    plan = decide(seen)
+    assert cause(plan) == (Reason.TRAINER_HUNG, Charge.USER, RestartKind.IN_PLACE)
+    assert plan.status is not None
+    assert plan.status.current is not None
+    assert "rank 1 hung" in plan.status.current.message
