@@ -58,7 +58,10 @@ def begin_line(pod: Pod, world: World, directive: wire.Directive) -> None:
     assert resume is not None
     pod.parent = parent_of(resume)
     step = pod.parent.step or 0
-    pod.pending = [s for s in pod.pending if s.step <= step]
+    # What has no name in the store and is not begun from is nobody's any more.
+    pod.pending = [
+        s for s in pod.pending if s.step <= step and (s.ship is not None or s.name == resume.name)
+    ]
     if pod.rank != 0:
         return
     if directive.fast or not pod.is_claimed:
