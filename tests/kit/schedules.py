@@ -193,8 +193,10 @@ class Rest:
 
     def is_reached(self) -> bool:
         status = self.world.state
-        leaving = any(p.deleting_since is not None for p in self.world.pods.values())
-        if leaving or not is_at_rest(self.world):
+        pods = self.world.pods.values()
+        leaving = any(p.deleting_since is not None for p in pods)
+        hangs = any(p.trainer is not None and p.trainer.hung is not None for p in pods)
+        if leaving or hangs or not is_at_rest(self.world):
             self.attempt = 0
             return False
         if status.attempt != self.attempt:
