@@ -228,11 +228,12 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
 
 def _next_size(gang: Gang, cause: Cause) -> int:
     """Pods of the attempt that is being recorded. A gang that comes back from a suspension without
-    any pod begins whole."""
+    any pod begins whole, if what it has saved can be loaded so."""
     if cause.size is not None:
         return cause.size
     is_back = cause.reason == Reason.RESUMED_BY_USER and not any(m.pod for m in gang.members)
-    return gang.spec.replicas if is_back else sizes.size_of(gang.spec, gang.status)
+    is_free = gang.status.checkpoint.fixed_size is None
+    return gang.spec.replicas if is_back and is_free else sizes.size_of(gang.spec, gang.status)
 
 
 def _varied(gang: Gang, cause: Cause) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from rtj_api.status import Status, StatusModel
+from rtj_api.status import ElasticStatus, Status, StatusModel, Straggling
 
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Plan
@@ -31,7 +31,7 @@ _OF_ATTEMPT = (
     "prepared_at",
     "restored_at",
 )
-_OF_STATUS = ("held_since", "resumed_at", "last_start_time")
+_OF_STATUS = ("held_since", "last_start_time")
 
 
 def clock(gang: Gang) -> Plan | None:
@@ -42,10 +42,11 @@ def clock(gang: Gang) -> Plan | None:
     if ahead <= TOLERANCE or status.is_terminal:
         return None
     why = f"status was written by a clock {ahead:.0f} s ahead of this one: its times are corrected"
-    return record(gang, brought_back(gang.status, ahead), rule="clock", why=why)
+    return record(gang, brought_back(gang.status, ahead, now=gang.now), rule="clock", why=why)
 
 
-def brought_back(status: Status, seconds: float) -> Status:
+def brought_back(status: Status, seconds: float, *, now: float) -> Status:
+    resumed = status.resumed_at
     parts = {
         "current": _moved(status.current, _OF_ATTEMPT, seconds),
         "resume": _moved(status.resume, ("at",), seconds),
@@ -54,8 +55,29 @@ def brought_back(status: Status, seconds: float) -> Status:
         "pending_suspend": _moved(status.pending_suspend, ("since",), seconds),
         "stop": _moved(status.stop, ("since", "until"), seconds),
         "left_nodes": [_moved(one, ("at",), seconds) for one in status.left_nodes],
+        "elastic": _elastic(status.elastic, seconds),
+        "straggling": _straggling(status.straggling, seconds),
+        # A deadline that comes early ends the job for good: what may be right is left.
+        "resumed_at": resumed - seconds if resumed is not None and resumed > now else resumed,
     }
     return _moved(status.model_copy(update=parts), _OF_STATUS, seconds)
+
+
+def _elastic(part: ElasticStatus | None, seconds: float) -> ElasticStatus | None:
+    found = _moved(part, ("since", "not_before"), seconds)
+    if found is None:
+        return None
+    return found.model_copy(update={"growing": _moved(found.growing, ("since",), seconds)})
+
+
+def _straggling(part: Straggling | None, seconds: float) -> Straggling | None:
+    if part is None:
+        return None
+    update = {
+        "slow": _moved(part.slow, ("since",), seconds),
+        "moved": _moved(part.moved, ("at",), seconds),
+    }
+    return part.model_copy(update=update)
 
 
 def _moved(part: M, names: Iterable[str], seconds: float) -> M:

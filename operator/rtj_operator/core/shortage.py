@@ -13,7 +13,7 @@ from rtj_api.status import ElasticStatus, format_time
 
 from rtj_operator.core import pending, rejections
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.undurable import has_undurable
+from rtj_operator.core.undurable import may_have_undurable
 
 _REMEDY = (
     "Save in a layout that can be split anew (docs/elastic.md), free or add capacity, or remove "
@@ -110,7 +110,9 @@ def _why_not(gang: Gang, short: Shortage, size: int | None) -> str | None:
     if fixed is not None and gang.status.ever_durable:
         return f"the newest save keeps the gang at its size: {fixed}. {_REMEDY}"
     dropped = [m.rank for m in gang.members if _has_place(m) and m.rank >= (size or 0)]
-    if any(has_undurable(gang, gang.members[rank]) for rank in dropped):
+    if not _has_place(gang.rank_zero):
+        return None  # nobody can commit it before; an ending pod still ships what it has
+    if any(may_have_undurable(gang, gang.members[rank]) for rank in dropped):
         return f"ranks {dropped} have a save that is not in the store yet; it is waited for"
     return None
 
@@ -134,6 +136,9 @@ def _outlook(gang: Gang, shown: ElasticStatus | None) -> str:
     if wish is None or shown is None:
         return "spec.elastic was removed: the next restart is with all of them"
     why = f"{shown.message}. " if shown.message else ""
+    fixed = gang.status.checkpoint.fixed_size
+    if fixed is not None:
+        return f"{why}It does not grow: {fixed}. {_REMEDY}"
     if not wish.grows:
         return f"{why}elastic.growWhen is Never: suspend and resume the job to have all of them"
     if shown.growing is not None:

@@ -24,9 +24,12 @@ def size_of(spec: JobSpec, status: Status) -> int:
 
 
 def missing(gang: Gang) -> int:
-    """Pods that the gang is short of and that may come back by themselves."""
+    """Pods that the gang is short of and that may come back by themselves: none while its newest
+    save could not be loaded by more of them."""
     wish, shown = gang.spec.elastic, gang.status.elastic
     if wish is None or shown is None or not wish.grows or gang.attempt == 0:
+        return 0
+    if gang.status.checkpoint.fixed_size is not None:
         return 0
     if shown.not_before is not None and not gang.alarm.has_passed(shown.not_before):
         return 0
@@ -56,14 +59,16 @@ def next_elastic(gang: Gang, *, size: int, reason: Reason, message: str) -> Elas
     )
     if old is None:
         return new
-    kept = {"failed_growths": old.failed_growths, "unproved": old.unproved}
+    paced = {"failed_growths": old.failed_growths, "not_before": old.not_before}
     if size == old.size:
         said = {"since": old.since, "reason": old.reason, "message": old.message}
-        return new.model_copy(update={**kept, **said, "not_before": old.not_before})
+        return new.model_copy(update={**paced, **said, "unproved": old.unproved})
     if size > old.size:
-        return new.model_copy(update={**kept, "unproved": gang.attempt + 1})
+        # Whoever comes back whole from a suspension has not yet been well with fewer pods.
+        grown = gang.attempt + 1 if reason == Reason.SCALED_UP else None
+        return new.model_copy(update={"failed_growths": old.failed_growths, "unproved": grown})
     if old.unproved is None:
-        return new
+        return new.model_copy(update=paced)  # a growth may be undone in two steps
     failed = old.failed_growths + 1
     policy = gang.policy
     pause = min(policy.grow_again_seconds * 2.0 ** min(failed - 1, 16), policy.grow_most_seconds)

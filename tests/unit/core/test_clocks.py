@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 from kit.observations import applied, new_job, running, started, with_exit, with_job
 from rtj_api.reasons import Reason
-from rtj_api.status import JobPhase, Status
+from rtj_api.status import (
+    ElasticStatus,
+    JobPhase,
+    PendingGrowth,
+    SlowMove,
+    SlowRank,
+    Status,
+    Straggling,
+)
+from rtj_operator.core.clocks import brought_back
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import Observed
 
@@ -91,3 +100,47 @@ def test_a_job_that_is_over_is_not_written_again() -> None:
     op.run(30)
     seen = by_a_clock_behind(world.observe())
     assert decide(seen).status is None
+
+
+def test_a_growth_and_a_straggler_wait_no_longer_than_they_may() -> None:
+    seen = running()
+    shown, now = status_of(seen).shown_at, seen.now
+    assert shown is not None
+    ahead = now + AHEAD
+    elastic = ElasticStatus(
+        size=1,
+        wanted=2,
+        since=ahead,
+        reason=Reason.SCALED_DOWN,
+        growing=PendingGrowth(size=2, since=ahead),
+        not_before=ahead + 60,
+    )
+    straggling = Straggling(
+        slow=SlowRank(rank=0, attempt=1, since=ahead, step=1),
+        moved=SlowMove(rank=1, node="a", attempt=1, at=ahead, ratio=2.0),
+    )
+    status = status_of(seen).model_copy(
+        update={"elastic": elastic, "straggling": straggling, "shown_at": ahead}
+    )
+    mended = brought_back(status, AHEAD, now=now)
+    assert mended.elastic is not None
+    assert mended.elastic.growing is not None
+    assert (mended.elastic.since, mended.elastic.growing.since) == (now, now)
+    assert mended.elastic.not_before == now + 60
+    assert mended.straggling is not None
+    assert mended.straggling.slow is not None
+    assert mended.straggling.moved is not None
+    assert (mended.straggling.slow.since, mended.straggling.moved.at) == (now, now)
+
+
+def test_a_deadline_does_not_come_early_for_a_clock_that_wrote_once() -> None:
+    """The job was resumed by a right clock; one that is ahead has only written since."""
+    seen = running(active_deadline_seconds=1800.0)
+    resumed = seen.now - 60
+    ahead = {"resumed_at": resumed, "shown_at": seen.now + AHEAD}
+    seen = with_job(seen, status=status_of(seen).model_copy(update=ahead))
+    plan = decide(seen)
+    assert plan.rule == "clock"
+    after = applied(seen, plan)
+    assert status_of(after).resumed_at == resumed
+    assert decide(after).rule != "deadline"

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from kit.observations import with_report
 from kit.scenarios import recovers, state, trains
-from kit.scenarios_of_scaling import SMALL, give_back, has_size, only, take_away
+from kit.scenarios_of_scaling import SMALL, give_back, has_size, only, saved_since, take_away
 from kit.simulated import World
 from kit.simulated_operator import Operator
 from rtj_api import wire
 from rtj_api.reasons import Reason
-from rtj_api.status import ConditionType
+from rtj_api.status import ConditionType, ElasticStatus, JobPhase
 from rtj_operator.core.decide import decide
-from rtj_operator.core.observed import JobSpec, Rejection
+from rtj_operator.core.gang import Alarm, gather
+from rtj_operator.core.observed import JobSpec, Observed, Rejection
+from rtj_operator.core.policy import Policy
+from rtj_operator.core.sizes import next_elastic
 
 
 def begun(*, world: dict[str, Any] | None = None, **spec: Any) -> Operator:
@@ -26,6 +29,26 @@ def begun(*, world: dict[str, Any] | None = None, **spec: Any) -> Operator:
     only(op, 3)
     trains(op, step=4)
     return op
+
+
+def about_to_shrink(*, lost: int) -> Observed:
+    """What the operator sees the moment before it makes the gang smaller."""
+    op = begun()
+    take_away(op, lost)
+    op.run_until(lambda: state(op).attempt == 2)
+    op.run(3)
+    for _ in range(40):  # the operator sleeps meanwhile
+        if decide(op.world.observe()).rule == "shrink":
+            break
+        op.world.tick()
+    observed = op.world.observe()
+    assert decide(observed).rule == "shrink"
+    return observed
+
+
+def saving(report: wire.Report) -> wire.Report:
+    checkpoint = report.checkpoint.model_copy(update={"pending_saves": 1})
+    return report.model_copy(update={"checkpoint": checkpoint})
 
 
 def degraded(op: Operator) -> tuple[str, str]:
@@ -111,24 +134,24 @@ def test_the_layout_is_told_of_before_a_rank_is_lost() -> None:
 
 
 def test_a_save_on_its_way_is_waited_for_before_its_pod_goes() -> None:
-    """Rank 0 is lost, so rank 2 gives its place up: not while it has a save of its own."""
-    op = begun()
-    take_away(op, 0)
-    op.run_until(lambda: state(op).attempt == 2)
-    op.run(3)
-    for _ in range(40):  # the operator sleeps meanwhile
-        if decide(op.world.observe()).rule == "shrink":
-            break
-        op.world.tick()
-    observed = op.world.observe()
-    assert decide(observed).rule == "shrink"
-
-    def saving(report: wire.Report) -> wire.Report:
-        checkpoint = report.checkpoint.model_copy(update={"pending_saves": 1})
-        return report.model_copy(update={"checkpoint": checkpoint})
-
+    """Rank 1 is lost, so rank 2 gives its place up: not while it has a save of its own."""
+    observed = about_to_shrink(lost=1)
     assert decide(with_report(observed, 2, saving)).rule != "shrink"
-    assert decide(with_report(observed, 1, saving)).rule == "shrink", "it keeps its pod"
+    assert decide(with_report(observed, 0, saving)).rule == "shrink", "it keeps its pod"
+
+
+def test_an_operator_that_is_back_asks_for_such_a_save_before_its_pod_goes() -> None:
+    observed = about_to_shrink(lost=1)
+    name = next(p for p in observed.pods if p.rank == 2 and p.deleting_since is None)
+    unheard = replace(observed.reports[name.uid], report=None, polled_since=observed.now)
+    seen = replace(observed, reports={**observed.reports, name.uid: unheard})
+    assert decide(seen).rule != "shrink"
+
+
+def test_a_save_that_only_the_lost_rank_zero_could_commit_is_not_waited_for() -> None:
+    """It gets a place by no other way: the wait would have no end."""
+    observed = about_to_shrink(lost=0)
+    assert decide(with_report(observed, 2, saving)).rule == "shrink"
 
 
 def test_a_quota_is_no_place_either() -> None:
@@ -185,3 +208,65 @@ def test_without_elastic_the_next_restart_is_with_all() -> None:
     op.run_until(lambda: len(state(op).placements) == 3)
     recovers(op, attempt=state(op).attempt)
     assert state(op).elastic is None
+
+
+def small_and_fixed() -> Operator:
+    """It began with two ranks, and what they save fits two ranks only."""
+    fields = {"replicas": 3, "elastic": SMALL, "run_id": "ns/gpt", "template_hash": "h1"}
+    op = Operator(World(spec=JobSpec(**fields), layout="deepspeed"))
+    only(op, 2)
+    has_size(op, 2)
+    saved_since(op)
+    return op
+
+
+def test_a_gang_whose_save_fits_its_size_only_does_not_grow() -> None:
+    """The larger gang could not load it, and would be held for good."""
+    op = small_and_fixed()
+    only(op, 3)
+    op.run(60)
+    assert len(state(op).placements) == 2
+    assert state(op).attempt == 2, "nobody was disturbed"
+    assert state(op).spares is None
+    assert "It does not grow: a deepspeed save fits the number" in degraded(op)[1]
+
+
+def test_it_comes_back_from_a_suspension_with_the_size_of_its_save() -> None:
+    op = small_and_fixed()
+    op.world.change_spec(suspend=True)
+    op.run_until(lambda: state(op).phase == JobPhase.SUSPENDED and not op.world.pods)
+    only(op, 3)
+    op.world.change_spec(suspend=False)
+    has_size(op, 2)
+    assert len(state(op).placements) == 2
+
+
+def test_a_gang_that_comes_back_whole_waits_for_its_last_place_as_any() -> None:
+    """It was suspended while small: nobody knows that two are enough now."""
+    op = begun()
+    take_away(op, 2)
+    has_size(op, 2)
+    op.world.change_spec(suspend=True)
+    op.run_until(lambda: state(op).phase == JobPhase.SUSPENDED and not op.world.pods)
+    op.world.change_spec(suspend=False, elastic=replace(SMALL, scale_down_after=60.0))
+    op.run_until(lambda: state(op).hold is None)
+    op.run(40)
+    assert len(state(op).placements) == 3
+
+
+def test_a_growth_that_is_undone_in_two_steps_has_failed_as_well() -> None:
+    """Four ranks lose one place, then another: the pause before the next growth stays."""
+    wish = replace(SMALL, full=4, sizes=(2, 3, 4), batch=None)
+    grown = ElasticStatus(
+        size=4, wanted=4, since=0.0, reason=Reason.SCALED_UP, unproved=5, failed_growths=1
+    )
+    fields = {"replicas": 4, "elastic": wish, "run_id": "ns/gpt", "template_hash": "h1"}
+    world = World(spec=JobSpec(**fields))
+    shown: ElasticStatus | None = grown
+    for size in (3, 2):
+        status = world.state.model_copy(update={"elastic": shown, "attempt": 6})
+        gang = gather(world.observe(), policy=Policy(), alarm=Alarm(world.now), status=status)
+        shown = next_elastic(gang, size=size, reason=Reason.SCALED_DOWN, message="no room")
+        assert shown is not None
+        assert shown.failed_growths == 2
+        assert shown.not_before == world.now + 120.0
