@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rtj_api.reasons import Charge
 from rtj_api.status_base import Message, ReasonValue, StatusModel, Time, or_else
 from rtj_api.status_trouble import MAX_INCIDENTS, MAX_SUSPICIONS, Incident, Suspicion
 from rtj_api.v1alpha1 import MAX_REPLICAS
@@ -63,7 +64,9 @@ class CurrentAttempt(StatusModel):
     kind: KindOfRestart
     cause: ReasonValue
     message: Message = ""
-    charge: str = Field("none", description="Whose budget its start uses, see Charge.")
+    charge: Annotated[str, or_else(Charge, Charge.INFRASTRUCTURE)] = Field(
+        "none", description="Whose budget its start uses, see Charge."
+    )
     culprit: Culprit | None = None
     replaced: list[int] = Field(default_factory=list, description="Ranks whose pods are new.")
     group_since: int | None = Field(

@@ -5,9 +5,12 @@ Times are Unix seconds in Python and RFC 3339 in JSON. Must never do I/O.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from rtj_api.status_base import Message, ReasonValue, StatusModel, Time
+from rtj_api.reasons import Reason
+from rtj_api.status_base import Message, ReasonValue, StatusModel, Time, or_else
 from rtj_api.v1alpha1 import MAX_REPLICAS
 
 MAX_LEFT_NODES = 256
@@ -23,7 +26,7 @@ class PlannedStop(StatusModel):
         "nothing was asked of the trainers.",
         max_length=16,
     )
-    cause: ReasonValue
+    cause: Annotated[ReasonValue, or_else(Reason, Reason.NODE_LEAVING)]
     ranks: list[int] = Field(
         default_factory=list,
         max_length=MAX_REPLICAS,

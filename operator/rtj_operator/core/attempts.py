@@ -52,6 +52,7 @@ class Cause:
     is_paced: bool = True  # waits a back-off; a hold that ends has waited already
     case: Case | None = None  # what was found out about the fault
     size: int | None = None  # pods of the gang from now on, where that changes
+    is_by_itself: bool = False  # nobody has changed anything: what was found out is kept
 
 
 def lost_ranks(gang: Gang, faults: tuple[Fault, ...]) -> frozenset[int]:
@@ -163,7 +164,7 @@ def next_attempt(gang: Gang, cause: Cause, faults: tuple[Fault, ...] = ()) -> St
         )
         if not status.is_started and cause.charge != Charge.INTENT:
             budgets = budget.next_budgets_at_try(budgets)
-    if cause.charge == Charge.INTENT:
+    if cause.charge == Charge.INTENT and not cause.is_by_itself:
         forgotten = {"incidents": [], "believed": 0}  # something was changed
         budgets = budgets.model_copy(update=forgotten)
     elif cause.case is not None:

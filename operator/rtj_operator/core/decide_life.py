@@ -157,6 +157,7 @@ def held(gang: Gang) -> Plan | None:
             message=f"hold {hold.reason} ended: {why}",
             claim_over=claim_over,
             is_paced=False,
+            is_by_itself=hold.generation == gang.job.generation,
         )
         # Pods that are lost by now are made anew with the attempt that leaves the hold.
         faults = tuple(f for f in all_faults(gang) if f.is_pod_lost)

@@ -56,6 +56,11 @@ def with_missing(gang: Gang, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
         return (as_mismatch(first, found), *faults[1:])
     if found.rank is None or found.rank == first.rank:
         return (replace(first, message=f"{first.message}; {found.why}"), *faults[1:])
+    own = next((f for f in faults if f.rank == found.rank), None)
+    if own is not None and (own.is_pod_lost or own.origin is Origin.NODE):
+        # What took its pod or its hardware says more than that it was missing.
+        own = replace(own, message=f"{own.message}; the other ranks waited for it: {found.why}")
+        return (own, *(f for f in faults if f.rank != found.rank))
     culprit = fault_at(
         gang.members[found.rank],
         reason=Reason.TRAINER_HUNG,

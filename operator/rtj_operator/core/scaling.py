@@ -102,6 +102,7 @@ def grow(gang: Gang) -> Plan | None:
             message=message,
             is_paced=False,
             size=size,
+            is_by_itself=True,
         ),
     )
     return record(

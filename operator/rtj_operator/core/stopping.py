@@ -234,6 +234,7 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
             fault=faults[0] if faults else None,
             is_paced=False,
             size=size,
+            is_by_itself=cause not in _CAUSES.values(),
         ),
         faults,
     ).model_copy(update={"left_nodes": next_left_nodes(gang, [f.rank for f in faults])})

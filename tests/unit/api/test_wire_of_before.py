@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from rtj_api import wire
+from rtj_api.reasons import Charge, Reason
 from rtj_api.status import ConditionType, JobPhase, RestartKind, Status
 from rtj_sidecar.journal import Journal
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
@@ -89,6 +90,7 @@ def test_words_of_a_later_version_leave_a_status_readable() -> None:
         "attempt": 3,
         "kind": "Elastic",
         "cause": "Later",
+        "charge": "later",
         "recordedAt": "2026-01-01T00:00:00Z",
     }
     known = {"type": "Running", "status": "True", "reason": "Training"}
@@ -104,6 +106,9 @@ def test_words_of_a_later_version_leave_a_status_readable() -> None:
     assert status.current is not None
     assert (status.phase, status.current.kind) == (JobPhase.PENDING, RestartKind.RECREATE)
     assert [c.type for c in status.conditions] == [ConditionType.RUNNING]
+    assert Charge(status.current.charge) == Charge.INFRASTRUCTURE
+    assert status.stop is not None
+    assert Reason(status.stop.cause) == Reason.NODE_LEAVING
     with pytest.raises(ValueError, match="conditions"):
         Status.model_validate({"conditions": [{"type": "Running"}]})
 

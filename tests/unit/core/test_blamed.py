@@ -15,7 +15,8 @@ from rtj_api import wire
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.overrides import FailureAction, FailureRule
 from rtj_api.rules.resume import Chosen, Facts, NoChoice, choose
-from rtj_api.status import CurrentAttempt, Incident, JobPhase, RestartKind
+from rtj_api.status import CurrentAttempt, Hold, Incident, JobPhase, RestartKind
+from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import Observed
 
 running = functools.cache(observations.running)
@@ -328,3 +329,23 @@ def test_a_pod_that_ends_again_and_again_is_not_free_for_ever() -> None:
         seen = believed(with_pod(running(), 1, phase="Failed", reason=None), count)
         current = current_of(seen)
         assert (current.cause, current.charge) == (Reason.POD_FAILED, charge)
+
+
+def test_a_hold_that_ends_by_itself_forgets_nothing() -> None:
+    """A store that fails now and then would make each sign free for ever."""
+    hold = Hold(
+        reason=Reason.STORE_UNREACHABLE,
+        message="no answer",
+        since=900.0,
+        retry_at=1.0,
+        generation=1,
+    )
+    for generation, count in ((1, 7), (2, 0)):
+        seen = believed(running(), 7)
+        assert seen.job is not None
+        held = seen.job.status.model_copy(update={"hold": hold, "held_since": 900.0})
+        plan = decide(with_job(seen, status=held, generation=generation))
+        assert plan.status is not None
+        assert plan.status.current is not None
+        assert plan.status.current.cause == Reason.HOLD_ENDED
+        assert plan.status.budgets.believed == count

@@ -206,3 +206,16 @@ def test_another_end_is_nobodys_wait() -> None:
     seen = with_exit(running(), 0, exit_code=1, tail=["ValueError: no"])
     seen = told(told(seen, 0, waits(7)), 1, idle(6))
     assert culprit(later(seen, 0.2)).culprit.rank == 0
+
+
+def test_a_sign_of_broken_hardware_says_more_than_that_the_rank_was_missing() -> None:
+    """Its GPU failed, so it was missing, and ended a moment after the rank that waited for it."""
+    seen = with_exit(running(), 0, exit_code=-6, signal=6, tail=[NEW])
+    seen = told(told(seen, 1, idle(6)), 0, waits(7))
+    tail = ["CUDA error: uncorrectable ECC error encountered"]
+    seen = later(with_exit(later(seen, 0.1), 1, exit_code=1, tail=tail), 0.1)
+    found = culprit(seen)
+    assert found.culprit.rank == 1
+    assert (found.charge, found.culprit.signature) != (Charge.USER, "CollectiveTimeout")
+    assert found.charge == Charge.INFRASTRUCTURE
+    assert "the other ranks waited for it" in found.message
