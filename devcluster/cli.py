@@ -79,11 +79,12 @@ def parser() -> argparse.ArgumentParser:
     kubeconfig.add_argument("--content", action="store_true", help="print the file itself")
     load = command("load", "put docker or OCI image archives into every node")
     load.add_argument("archives", nargs="+", type=Path, metavar="IMAGE.tar")
-    node = command("node", "kill, cut or heal a node")
+    node = command("node", "kill, cut, shut down or heal a node")
     node.add_argument(
         "action",
-        choices=("kill", "cut", "heal"),
-        help="kill: power cut; cut: network lost, processes go on; heal: undo either",
+        choices=("kill", "cut", "shutdown", "heal"),
+        help="kill: power cut; cut: network lost, processes go on; shutdown: in order, as by "
+        "systemd; heal: undo any of them",
     )
     node.add_argument("node", metavar="NODE", help="such as node-2")
     wall = command("firewall", "drop packets from one address to one port on every node, or stop")

@@ -103,10 +103,19 @@ class Cluster:
                 raise ClusterError(f"{name} has no power; `node heal {name}` starts it again")
             network.unplug(node.layout)
 
+    def node_shutdown(self, name: str) -> None:
+        """Shut a node down in order: its kubelet hears of it as from systemd, ends its pods within
+        30 s, and says that the node is not Ready. The machine stays up, as one that is stuck."""
+        with self._node(name) as node:
+            node.tell_shutdown(shuts_down=True)
+
     def node_heal(self, name: str) -> None:
-        """Plug a cut node in again, or boot a killed one; returns when it is Ready."""
+        """Plug a cut node in again, boot a killed one, or call a shutdown off; returns when it is
+        Ready."""
         parts = self._parts()
         with self._node(name) as node:
+            if node.process("logind") is not None:
+                node.tell_shutdown(shuts_down=False)
             node.start_runtime(pause_archive=bringup.pause_archive(parts.layout))
             bringup.start_agents(node, parts.plane.api())
 

@@ -7,6 +7,9 @@ keeps a killed node from leaving anything behind.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,13 @@ from typing import Any
 from devcluster import binaries, certs, cgroups, images, network, nodeconfig, requirements
 from devcluster.api import JSON_PATCH, Api, ApiError
 from devcluster.layout import NodeLayout
+from devcluster.logind import PLACE
 from devcluster.processes import Process, ProcessError, Registry, kill, spawn, tail, wait_until
 
 CAP_SYS_RESOURCE = 24
 GPU = "nvidia.com/gpu"
+COMPONENTS = ("init", "containerd", "logind", "kubelet", "kube-proxy")
+LOGIND = Path(__file__).with_name("logind.py")
 DEVICE_FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 
 
@@ -51,8 +57,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        names = ("init", "containerd", "kubelet", "kube-proxy")
-        return all(self.process(name) for name in names)
+        return all(self.process(name) for name in COMPONENTS)
 
     @property
     def plugged(self) -> bool:
@@ -79,6 +84,15 @@ class Node:
     def start_agents(self) -> None:
         """kubelet and kube-proxy; needs the API server's certificates, not its answer."""
         layout = self.layout
+        # The kubelet asks once, at its start.
+        logind = self._ensure("logind", [sys.executable, "-I", "-S", str(LOGIND)])
+        wait_until(
+            lambda: Path(f"/proc/{logind.pid}/root{PLACE}").is_socket(),
+            timeout=20,
+            what="logind to listen",
+            alive=(logind,),
+            interval=0.05,
+        )
         self._ensure(
             "kubelet",
             [
@@ -153,6 +167,13 @@ class Node:
         path = f"/api/v1/nodes/{self.layout.name}/status"
         api.request("PATCH", path, operations, content_type=JSON_PATCH)
 
+    def tell_shutdown(self, *, shuts_down: bool) -> None:
+        """What systemd says of the machine; ProcessError where nobody runs to say it."""
+        logind = self.process("logind")
+        if logind is None:
+            raise ProcessError(f"{self.layout.name} has no power")
+        os.kill(logind.pid, signal.SIGUSR1 if shuts_down else signal.SIGUSR2)
+
     def kill(self) -> None:
         """A power cut. The cable goes first: a dead machine sends no FIN and no RST."""
         network.unplug(self.layout)
@@ -167,7 +188,7 @@ class Node:
         cgroups.remove(self.layout.cgroup)
         if self.layout.netns in network.namespaces(self.layout.netns):
             network.delete_namespace(self.layout.netns)
-        for component in ("init", "containerd", "kubelet", "kube-proxy"):
+        for component in COMPONENTS:
             self.registry.forget(f"{self.layout.name}.{component}")
 
     def _write_files(self) -> None:

@@ -20,6 +20,7 @@ SYSCTLS = {
 }
 # Host directories that a node sees its own version of; made if absent, removed by the last
 # cluster that goes.
+SHUTDOWN_SECONDS = 30  # for pods that are not critical, where their own grace is no shorter
 OWN_DIRECTORIES = {"kubelet": Path("/var/lib/kubelet"), "log": Path("/var/log")}
 CNI_CACHE = Path("/var/lib/cni")
 
@@ -149,6 +150,8 @@ def desired_kubelet(node: NodeLayout, *, isolate_storage: bool) -> str:
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "registerNode": True,
+            "shutdownGracePeriod": f"{SHUTDOWN_SECONDS + 5}s",
+            "shutdownGracePeriodCriticalPods": "5s",
             "volumePluginDir": f"{node.directory}/volume-plugins",
         },
         indent=1,

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kit import host, manifests
@@ -197,61 +198,79 @@ def test_ranks_that_agree_on_a_stop_step_lose_none(product: Stack, space: Kube) 
 # --- with trainers that save on a signal ---
 
 
-def signalled(product: Stack, space: Kube, by: str) -> Job:
+def signalled(product: Stack, space: Kube, by: str, **more: Any) -> Job:
     """Real PyTorch that saves on a signal and at no other time."""
-    store = manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace)
+    name = f"by-{by.lower()}"
     manifest = manifests.habit(
-        f"by-{by.lower()}",
+        name,
         "told_by_signal",
-        store=store,
+        store=manifests.store(endpoint=product.s3.endpoint, prefix=space.namespace),
         steps=100_000,
         every=100_000,
         torch=True,
         replicas=2,
-        gpus=1,
         recovery={"stop": {"by": by}},
         spec={"procsPerReplica": 1},
+        **more,
     )
     space.apply(manifest)
-    return Job(kube=space, name=f"by-{by.lower()}")
+    return Job(kube=space, name=name)
 
 
-def end_by_its_kubelet(space: Kube, job: Job, rank: int) -> None:
-    """SIGTERM from the kubelet to a pod that nobody deletes, as where its node shuts down in order.
+def on_nodes_of_their_own(job: str, *, off: str) -> dict[str, Any]:
+    """The affinity of pods that are never on one node, nor on that one."""
+    keep_off = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [off]}
+    term = {
+        "labelSelector": {"matchLabels": {contract.LABEL_JOB: job}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    when = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {
+        "nodeAffinity": {when: {"nodeSelectorTerms": [{"matchExpressions": [keep_off]}]}},
+        "podAntiAffinity": {when: [term]},
+    }
 
-    The nodes here have no systemd that could tell a kubelet of a shutdown. A pod whose own deadline
-    is over is ended by the same code of the kubelet, under another reason.
-    """
-    wish = json.dumps({"spec": {"activeDeadlineSeconds": 1}})
-    space.run("patch", "pod", job.pod_name(rank), "--type=merge", "-p", wish)
 
-
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(540)
 def test_trainers_that_save_on_a_signal_lose_no_step(product: Stack, space: Kube) -> None:
-    """The signal comes behind the word of a step: by then all ranks are known to hear it."""
-    drained, shut = (signalled(product, space, by) for by in ("SIGUSR1", "SIGTERM"))
-    for job in (drained, shut):
+    """Two ways to be told, two ways to go: a drained node, and one that shuts down in order, where
+    the kubelet ends the pods and nobody deletes them."""
+    shut = signalled(product, space, "SIGTERM", gpus=2)  # a node each
+    busy = product.operator_node()
+    wait_for(lambda: _are_placed(shut), within=90, what="both ranks on their nodes")
+    rank = shut.rank_off(busy)
+    node = shut.node(rank)
+    affinity = on_nodes_of_their_own("by-sigusr1", off=node)
+    drained = signalled(product, space, "SIGUSR1", gpus=0, pod={"affinity": affinity})
+    for job in (shut, drained):
         job.wait_step(15, within=180)
-    before = {job.name: job.report(0)["progress"]["step"] for job in (drained, shut)}
-    nodes = {job.name: job.node(1) for job in (drained, shut)}
+    before = {job.name: job.report(0)["progress"]["step"] for job in (shut, drained)}
     selector = f"{contract.LABEL_JOB}={drained.name}"
     flags = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+    other = drained.node(1)
     try:
-        space.run("cordon", nodes[shut.name])
-        end_by_its_kubelet(space, shut, 1)
-        space.run("drain", nodes[drained.name], f"--pod-selector={selector}", *flags, timeout=150)
-        for job in (drained, shut):
+        product.cluster.node_shutdown(node)
+        try:
+            space.run("drain", other, f"--pod-selector={selector}", *flags, timeout=150)
+        finally:
+            space.run("uncordon", other)
+        for job, lost in ((shut, rank), (drained, 1)):
             status = job.wait_status("attempt 2", lambda s: s.get("starts") == 2, within=120)
-            agreed(job, count=1)
             assert status["resume"]["step"] >= before[job.name], status["resume"]
             assert status["current"]["cause"] == "PodEvicted", status["current"]
-            assert status["current"]["replaced"] == [1], status["current"]
+            assert status["current"]["replaced"] == [lost], status["current"]
             assert status["budgets"].get("restartsSinceProgress", 0) == 0
-            assert job.node(1) != nodes[job.name]
+            agreed(job, count=1)
+        assert shut.node(rank) != node
+        for job, stayed in ((shut, 1 - rank), (drained, 0)):
+            job.wait_step(job.status()["resume"]["step"] + 5)
+            each_step_once(job, stayed)
+            assert "SAVED AND ENDS AT" in job.log(stayed)
     finally:
-        for node in set(nodes.values()):
-            space.run("uncordon", node)
-    for job in (drained, shut):
-        job.wait_step(job.status()["resume"]["step"] + 5)
-        each_step_once(job, 0)
-        assert "SAVED AND ENDS AT" in job.log(0)
+        product.cluster.node_heal(node)
+        ended = f"status.phase=Failed,spec.nodeName={node}"
+        product.kube.run("delete", "pods", "-A", f"--field-selector={ended}", "--wait=false")
+
+
+def _are_placed(job: Job) -> bool:
+    return [bool(pod["spec"].get("nodeName")) for pod in job.pods()] == [True, True]
