@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from kit.memory_store import MemoryStore
 from kit.run_writer import begun, one_save, run_of
 from rtj_api.reasons import Reason
 from rtj_sidecar.runs.bundles import WORTH
+from rtj_sidecar.runs.context import Context
+from rtj_sidecar.runs.history import read_history
 from rtj_sidecar.runs.keys import SaveId
+from rtj_sidecar.runs.mark_bundles import MarkId
+from rtj_sidecar.runs.records import MarkKind, MarkRecord, SaveFacts
 from rtj_sidecar.runs.run import Run
 from rtj_sidecar.stores.base import Listed, Small, StoreProblem
 
@@ -151,3 +156,32 @@ def test_two_looks_at_once_do_not_take_what_is_committed_from_each_other(tmp_pat
     second.join(10)
     assert list(found.manifests) == [SaveId(1, 1), SaveId(1, 2), SaveId(1, 3)]
     assert not found.ships
+
+
+class Growing(dict[MarkId, MarkRecord]):
+    """Another look adds a mark while this one goes through those that are known."""
+
+    def items(self) -> ItemsView[MarkId, MarkRecord]:
+        def each() -> Iterator[tuple[MarkId, MarkRecord]]:
+            for at, mark in super(Growing, self).items():
+                self[SaveId(9, len(self)), 1] = mark
+                yield at, mark
+
+        return cast("ItemsView[MarkId, MarkRecord]", each())
+
+
+def test_a_mark_that_another_look_has_just_read_ends_no_look(run: Run, store: ShipsLast) -> None:
+    facts = SaveFacts(root_key="s3", layout="generic", step=3)
+    run.publishing.name_ship(fence=1, n=3, save=facts, seen={0: ["s3"]}, world_size=1, parent=None)
+    mark = MarkRecord(kind=MarkKind.DROPPED, reason="x", message="", marked_at=1.0)
+    context = Context(
+        store=store,
+        run_id="run",
+        cluster_uid="c",
+        job_uid="j",
+        rank=0,
+        now=lambda: 1.0,
+        new_id=lambda: "id",
+    )
+    said = Growing({(SaveId(1, 1), 1): mark, (SaveId(1, 2), 1): mark})
+    assert len(read_history(context, said=said).manifests) == 2

@@ -190,7 +190,8 @@ def read_history(
     named |= {save: at[0] for save, at in zip(unheard, ship_records, strict=True) if at is not None}
     _read_marks(context, marks, said)
     # Only of what is open: a long run has more parts than all other records together.
-    undecided = [save for save in pending if save not in _dropped(said)]
+    dropped = _dropped(said)
+    undecided = [save for save in pending if save not in dropped]
     wanted = [at for found in context.map(partial(_parts_of, context), undecided) for at in found]
     part_records = context.map(
         lambda at: context.read(keys.part_key(at[0], at[1]), PartRecord), wanted
@@ -233,7 +234,9 @@ def _read_marks(
 
 def _dropped(said: Mapping[MarkId, MarkRecord]) -> set[SaveId]:
     """Saves that will never be committed, whatever their parts say."""
-    return {save for (save, _), mark in said.items() if mark.kind == MarkKind.DROPPED}
+    # Another look at this moment adds to it.
+    known = dict(said)
+    return {save for (save, _), mark in known.items() if mark.kind == MarkKind.DROPPED}
 
 
 def listed_manifests(context: Context) -> dict[SaveId, str | None]:
