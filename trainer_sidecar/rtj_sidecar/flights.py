@@ -36,11 +36,10 @@ def flight_of(data: bytes, *, process: int) -> Flight | None:
     """What a dump says; None where it is none, or too large to be looked at."""
     try:
         value = _parsed(data)
+        # Text of a number with very many digits, or of lists in lists without end, is refused too.
+        return Flight(process=process, groups=_groups(value)) if isinstance(value, dict) else None
     except (MalformedError, ValueError, RecursionError, MemoryError):
         return None
-    if not isinstance(value, dict):
-        return None
-    return Flight(process=process, groups=_groups(value))
 
 
 def _parsed(data: bytes) -> Any:

@@ -104,6 +104,9 @@ HOSTILE = {
     "deep json": b"[" * 200_000,
     "deep json object": b'{"a":' * 100_000,
     "a bomb": b"\x80\x02]q\x00" + b"(h\x00h\x00h\x00h\x00e" * 100_000 + b".",
+    "a number of many digits": pickle.dumps(
+        made.dump([made.entry(1, pg_id=10**5000)], begun=1, ended=1)
+    ),
     "text that grows": b"\x80\x02X\x01\x00\x00\x00a" + b"\x94" * 50_000 + b".",
 }
 

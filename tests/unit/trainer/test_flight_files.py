@@ -100,6 +100,7 @@ def test_no_link_no_pipe_and_nothing_large_is_copied(
     (tmp_path / "rank_1").symlink_to(tmp_path / "target")
     os.mkfifo(tmp_path / "rank_2")
     (tmp_path / "rank_3").write_text("small")
+    (tmp_path / "rank_\u00b2").write_text("of no number")
     run = tmp_path / "run"
     run.mkdir()
     one = flight.Flights(str(run))

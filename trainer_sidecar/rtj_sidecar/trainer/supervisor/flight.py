@@ -131,7 +131,7 @@ def named_after(prefix, suffix):
             for count, entry in enumerate(entries):
                 number = entry.name[len(start) : len(entry.name) - len(suffix)]
                 is_named = entry.name.startswith(start) and entry.name.endswith(suffix)
-                if is_named and number.isdigit() and len(number) <= 6:
+                if is_named and number.isdecimal() and len(number) <= 6:
                     found.append((entry.path, int(number)))
                 if count >= MOST_SEEN:
                     break
