@@ -229,12 +229,13 @@ class Holding:
                 final=final,
             )
 
-        procs = procs_of(at.site.config)
+        config = at.site.config
         whole = next_whole(
             next_of,
             list(self._heard.values()),
             world=world,
-            procs=procs,
+            procs=procs_of(config),
+            is_counted=config.procs_stated,
             has_ended=final,
             last=self._shape,
             told=self.word.told(),

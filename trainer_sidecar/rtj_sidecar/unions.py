@@ -77,6 +77,7 @@ def next_whole(
     *,
     world: int,
     procs: int,
+    is_counted: bool,
     has_ended: bool,
     last: Shape | None = None,
     told: Mapping[int, Told] | None = None,
@@ -85,9 +86,10 @@ def next_whole(
     next would find it there, and no mark beside it if this holder died in between.
 
     `last`: what the ranks wrote of their last save, see `next_shape`. Once trainers have ended
-    (`has_ended`) what is a half by it is torn, unless its layout says that it is whole; before, it
-    waits: see `_is_habit`. `told`: each
-    rank's last word; what it has unfinished may be what is missing."""
+    (`has_ended`) what is a half by it is torn, unless its layout proves that it is whole; before,
+    it waits: see `_is_habit`. `is_counted`: `procs` is each pod's number of processes, and not only
+    the least that it has. `told`: each rank's last word; what it has unfinished may be what is
+    missing."""
     words = told or {}
     left, torn, waits = list(heard), list[tuple[Group, str]](), list[Group]()
     while True:
@@ -99,8 +101,11 @@ def next_whole(
         union = _union(group, world=made_by, procs=procs)
         why = union.detail if union is not None and union.passed is False else None
         half = _why_half(group, last=last, world=world)
-        if union is not None and union.passed and has_ended:
-            half = None  # one rank ended before the last save, which is whole without it
+        if half is not None and has_ended and why is None:
+            # One rank may have ended before the last save, which then is whole without it. As many
+            # ranks' files as there are processes at least prove nothing.
+            proved = _union(group, world=made_by if is_counted else None, procs=procs)
+            half = None if proved is not None and proved.passed else half
         if why is None and has_ended:
             why = half
         if why is not None and not has_ended and _others_write(group, words):

@@ -257,3 +257,33 @@ async def test_a_share_that_is_still_being_written_is_waited_for(
                 await asyncio.sleep(0.25)
         await fleet.until(partial(is_durable, fleet, 10), why="10 durable", seconds=20)
         assert not verdicts(fleet.pods[0])
+
+
+@pytest.mark.parametrize("code", [0, 1])
+async def test_nor_where_pods_have_more_processes_than_anybody_stated(
+    tmp_path: Path, code: int
+) -> None:
+    """Two in each: what the first pod wrote has as many ranks' files as there are pods."""
+
+    def save_two(fleet: Fleet, step: int, *, pods: Collection[int] = (0, 1)) -> None:
+        for rank in (2 * pod + process for pod in pods for process in (0, 1)):
+            path = fleet.pods[rank // 2].path / f"step_{step}" / f"state_rank{rank}.pt"
+            path.parent.mkdir(exist_ok=True)
+            toy_trainer.save(path, shard(step, rank))
+
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save_two(fleet, step)
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        save_two(fleet, 30, pods=(0,))
+        for pod in fleet.pods:
+            pod.exit_code = code
+        if code:
+            assert (await fleet.begin()).step == 20
+        else:
+            drained = [SidecarPhase.DRAINED] * 2
+            await fleet.until(
+                lambda: [pod.report.phase for pod in fleet.pods] == drained, why="all drained"
+            )
+        assert fleet.durable_steps() == [10, 20]

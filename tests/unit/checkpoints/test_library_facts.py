@@ -342,7 +342,8 @@ def test_the_union_of_orbax_has_every_item_that_its_marker_names(tmp_path: Path)
     layout = layout_named("orbax")
     assert layout is not None
     part = Expectations(world_size=2, whole=False)
-    assert layout.union_gate(parts=[PartFiles(0, whole, facts)], expect=part).passed is True
+    # A process that wrote on another disk is missed by nobody.
+    assert layout.union_gate(parts=[PartFiles(0, whole, facts)], expect=part).passed is None
     half = {path: size for path, size in whole.items() if not path.startswith("7/extra/")}
     answer = layout.union_gate(parts=[PartFiles(0, half, facts)], expect=part)
     assert (answer.passed, answer.reason) == (False, Reason.FILES_MISSING)

@@ -59,5 +59,6 @@ class Layout(Protocol):
         ...
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
-        """The set gate over all ranks' parts together, from their records alone (no disk)."""
+        """The set gate over all ranks' parts together, from their records alone (no disk). Passed
+        only where it is certain that no rank's share is missing, None where nobody can tell."""
         ...

@@ -83,8 +83,7 @@ class ComposerLayout:
         if nested.has_dcp(union):
             return dcp_rules.union_gate(parts)
         wrote = max((_wrote(part.facts) for part in parts), default=0)
-        found = _set_gate(union, replace(expect, whole=True), ranks=wrote)
-        return replace(found, passed=True) if found.passed is None and union else found
+        return _set_gate(union, replace(expect, whole=True), ranks=wrote)
 
 
 def _is_ours(entry: FileEntry, reader: Reader) -> bool:

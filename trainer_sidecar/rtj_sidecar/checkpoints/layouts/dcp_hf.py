@@ -89,7 +89,8 @@ class DcpHuggingFaceLayout:
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
         if gap := _missing(union, expect.demanded):
             return common.failed(Gate.SET, Reason.FILES_MISSING, gap)
-        return GateResult(Gate.SET, True, f"{len(union)} files")
+        counted = True if expect.demanded is not None else None
+        return GateResult(Gate.SET, counted, f"{len(union)} files")
 
 
 def _root(path: str) -> str | None:

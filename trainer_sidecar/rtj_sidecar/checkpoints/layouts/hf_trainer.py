@@ -104,7 +104,8 @@ class HuggingFaceTrainerLayout:
         inner = nested.union_gate(parts)
         if inner is not None and inner.passed is False:
             return inner
-        return GateResult(Gate.SET, True, f"{STATE} and the files of every rank")
+        counted = True if expect.demanded is not None else None
+        return GateResult(Gate.SET, counted, f"{STATE} and the files of every rank")
 
 
 def _root(path: str) -> str | None:

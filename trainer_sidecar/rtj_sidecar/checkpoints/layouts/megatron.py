@@ -112,7 +112,7 @@ class MegatronLayout:
             return common.failed(Gate.SET, Reason.MARKER_MISSING, detail)
         if MARKER in inner and COMMON not in inner:
             return common.failed(Gate.SET, Reason.FILES_MISSING, f"no rank has {COMMON}")
-        return nested.union_gate(parts) or GateResult(Gate.SET, True, f"{len(union)} files")
+        return nested.union_gate(parts) or GateResult(Gate.SET, None, f"{len(union)} files")
 
 
 def _root(path: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from rtj_sidecar.checkpoints.layouts import common
 from rtj_sidecar.checkpoints.layouts.base import Listing
@@ -68,7 +69,9 @@ class NvrxLocalLayout:
         return marker, container, _set_gate(clean, expect.demanded)
 
     def union_gate(self, *, parts: Sequence[PartFiles], expect: Expectations) -> GateResult:
-        return _set_gate(_ranks(common.union_of(parts))[0], expect.demanded)
+        found = _set_gate(_ranks(common.union_of(parts))[0], expect.demanded)
+        is_guess = found.passed is True and expect.demanded is None
+        return replace(found, passed=None) if is_guess else found
 
 
 def _is_dirty(path: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rtj_sidecar.checkpoints.formats import jsonfile, ocdbt
 from rtj_sidecar.checkpoints.formats.base import FileCheck, Window
@@ -93,7 +94,9 @@ class OrbaxLayout:
             root = marker[: -len(MARKER)]
             if gone := _gone_item(union, root=root, named=named) or _not_committed(union, root):
                 return gone
-        return _set_gate(union)
+        found = _set_gate(union)
+        # A process that is missing with all that it wrote is not missed by its name.
+        return replace(found, passed=None) if found.passed else found
 
 
 def _roots(files: Iterable[FileEntry]) -> frozenset[str]:
