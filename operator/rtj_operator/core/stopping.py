@@ -254,7 +254,7 @@ def _move(gang: Gang, planned: PlannedStop, *, missed: str | None = None) -> Pla
 def _reached(gang: Gang, planned: PlannedStop) -> str:
     ends = [m.ended_trainer(gang.attempt) for m in gang.members if not _is_gone(gang, m, planned)]
     if all(ends):
-        return f"all ranks stopped at step {planned.step}"
+        return f"all ranks stopped by step {planned.step}"
     return f"every rank that saves has a save of step {planned.step} or later"
 
 
