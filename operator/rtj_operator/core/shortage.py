@@ -48,7 +48,9 @@ def _waits_since(gang: Gang, member: Member) -> float | None:
         refused = gang.observed.rejections.get(member.name)
         if refused is None or rejections.reason_of(refused.message) != Reason.QUOTA_EXCEEDED:
             return None
-        return current.recorded_at if current is not None else refused.at
+        if current is None:
+            return refused.at
+        return max(current.recorded_at, current.not_before or 0.0)
     if pod.deleting_since is not None or pod.is_terminal or pod.is_gated:
         return None
     if pod.node is not None or pod.scheduled is not False:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.observations import with_report
+from kit.observations import with_job, with_report
 from kit.scenarios import recovers, state, trains
 from kit.scenarios_of_scaling import SMALL, give_back, has_size, only, saved_since, take_away
 from kit.simulated import World
@@ -167,6 +167,12 @@ def test_a_quota_is_no_place_either() -> None:
     plan = decide(later)
     assert plan.rule == "shrink"
     assert "Raise ResourceQuota gpus" in plan.why
+    assert later.job is not None
+    current = later.job.status.current
+    assert current is not None
+    backed_off = current.model_copy(update={"not_before": later.now - 1})
+    status = later.job.status.model_copy(update={"current": backed_off})
+    assert decide(with_job(later, status=status)).rule != "shrink", "it was not tried before"
 
 
 def test_it_never_grows_where_that_is_not_wished() -> None:
