@@ -114,9 +114,21 @@ def _why_not(gang: Gang, short: Shortage, size: int | None) -> str | None:
     dropped = [m.rank for m in gang.members if _has_place(m) and m.rank >= (size or 0)]
     if not _has_place(gang.rank_zero):
         return None  # nobody can commit it before; an ending pod still ships what it has
+    if _may_have_older(gang):
+        return (
+            "rank 0's sidecar has not listed the run's saves yet, which may be of an older job and "
+            "fit its number of ranks only"
+        )
     if any(may_have_undurable(gang, gang.members[rank]) for rank in dropped):
         return f"ranks {dropped} have a save that is not in the store yet; it is waited for"
     return None
+
+
+def _may_have_older(gang: Gang) -> bool:
+    """Before its first start a job does not know what its run has, until the store was listed."""
+    report = gang.rank_zero.report
+    is_new = gang.status.starts == 0 and gang.spec.has_store and not gang.through_store
+    return is_new and (report is None or not report.listed)
 
 
 def troubles(gang: Gang) -> list[tuple[str, str]]:

@@ -37,7 +37,11 @@ def about_to_shrink(*, lost: int) -> Observed:
     take_away(op, lost)
     op.run_until(lambda: state(op).attempt == 2)
     op.run(3)
-    for _ in range(40):  # the operator sleeps meanwhile
+    return slept_until_it_shrinks(op)
+
+
+def slept_until_it_shrinks(op: Operator) -> Observed:
+    for _ in range(40):
         if decide(op.world.observe()).rule == "shrink":
             break
         op.world.tick()
@@ -214,6 +218,20 @@ def test_without_elastic_the_next_restart_is_with_all() -> None:
     op.run_until(lambda: len(state(op).placements) == 3)
     recovers(op, attempt=state(op).attempt)
     assert state(op).elastic is None
+
+
+def test_the_first_start_waits_until_the_runs_saves_are_known() -> None:
+    """Those of an older job may fit three ranks only, and the smaller gang would be held."""
+    fields = {"replicas": 3, "elastic": SMALL, "run_id": "ns/gpt", "template_hash": "h1"}
+    op = Operator(World(spec=JobSpec(**fields)))
+    only(op, 2)
+    op.run(3)
+    observed = slept_until_it_shrinks(op)
+
+    def unlisted(report: wire.Report) -> wire.Report:
+        return report.model_copy(update={"listed": False, "candidates": []})
+
+    assert decide(with_report(observed, 0, unlisted)).rule != "shrink"
 
 
 def small_and_fixed() -> Operator:
