@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Collection
 
 from rtj_api.wire import Directive, Phase
 
-from rtj_sidecar.messages import Seen, Unfinished
+from rtj_sidecar.messages import Seen, SeenSave, Unfinished
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.station import Station
 from rtj_sidecar.unfinished import Spell, Told
+
+WORDS = 8  # of a rank, by which its clock is known
+ON_THE_WAY_SECONDS = 5.0  # that a word may have been: less says nothing of a clock
 
 
 class GangWord:
@@ -27,6 +31,7 @@ class GangWord:
         self.usual: frozenset[int] = frozenset()  # who writes a save, by the newest durable one
         self._writers: set[int] = set()  # who told of one of its own since the go
         self._unfinished: dict[int, tuple[Spell, ...]] = {}
+        self._ahead: dict[int, deque[float]] = {}  # of a rank's clock, at each of its last words
         self.has_latecomers = False  # a save was named without a rank that writes, too
 
     def hear(self, seen: Seen) -> bool:
@@ -37,10 +42,21 @@ class GangWord:
         if seen.attempt < at.attempt:
             return False  # A zombie, or a rank that has not heard of this attempt yet.
         self.said[seen.rank] = seen
+        if seen.told_at is not None:
+            lately = self._ahead.setdefault(seen.rank, deque(maxlen=WORDS))
+            lately.append(time.time() - seen.told_at)
         self._hear_unfinished(seen)
         if any(save.attempt == seen.attempt for save in seen.saves):
             self._writers.add(seen.rank)
         return True
+
+    def by_own_clock(self, rank: int, save: SeenSave) -> SeenSave:
+        """A save of that rank, seen at a time of this pod's clock: theirs may be minutes apart. The
+        word that was on its way for the shortest time tells best how far."""
+        ahead = min(self._ahead.get(rank, ()), default=0.0)
+        if abs(ahead) < ON_THE_WAY_SECONDS:
+            return save
+        return save.model_copy(update={"seen_at": save.seen_at + ahead})
 
     def expect_as_usual(self, ranks: Collection[int], *, of: int | None) -> None:
         """Who wrote the newest durable save, of a gang of that size (None: unknown). One of another

@@ -63,7 +63,8 @@ class Holding:
             return
         now = time.monotonic()
         missed: list[str] = []
-        for save in seen.saves:
+        for told in seen.saves:
+            save = self.word.by_own_clock(seen.rank, told)
             key = (seen.rank, save.fingerprint)
             if key in self._refusing:
                 continue  # what it lacks is told to nobody before the store knows it

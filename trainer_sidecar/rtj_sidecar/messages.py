@@ -50,6 +50,7 @@ class Seen(Wire):
     answered: int = 0  # the `Ships.question` that was heard before its last look at the directory
     is_writing: bool = False  # at that look something was not finished
     unfinished: list[Unfinished] | None = None  # what that was; an older sidecar does not tell
+    told_at: float | None = None  # by that pod's clock, as it was sent; an older one does not tell
 
 
 class OpenShip(Wire):

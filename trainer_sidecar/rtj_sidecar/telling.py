@@ -81,7 +81,7 @@ class Telling:
         try:
             async with at.http.post(
                 url + contract.PATH_SEEN,
-                data=seen.dump_json(),
+                data=seen.model_copy(update={"told_at": time.time()}).dump_json(),
                 timeout=ClientTimeout(total=10, connect=3),
             ) as answer:
                 answer.raise_for_status()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
 from rtj_api.wire import Directive, Phase
+from rtj_sidecar import gangword
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.messages import Seen, SeenSave
+from rtj_sidecar.naming import Heard, groups
 from rtj_sidecar.runs.records import SaveFacts, ShipRecord
 
 
@@ -92,3 +95,35 @@ def test_at_a_stop_a_rank_without_a_pod_is_gone_whatever_it_said_in_the_attempt_
     )
     word._at.fence = 1  # type: ignore[misc]
     assert word.without(ship) == [1]
+
+
+@pytest.mark.parametrize("wrong_by", [-300.0, 300.0])
+def test_a_pod_whose_clock_is_wrong_pairs_its_share_with_no_other_save(
+    wrong_by: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One name for every save, no step in it, and a save each five minutes."""
+    word, now = a_word(), 1000.0
+    heard: list[Heard] = []
+
+    def tell(rank: int, *, seen_at: float, on_the_way: float = 0.0, clock: float = 0.0) -> None:
+        facts = SaveFacts(root_key="model.pt", layout="torch")
+        save = said(rank=rank, made_in=2).saves[0]
+        made = save.model_copy(update={"facts": facts, "seen_at": seen_at + clock})
+        words = Seen(job_uid="job-1", rank=rank, attempt=2, saves=[made], told_at=now + clock)
+        monkeypatch.setattr(gangword.time, "time", lambda: now + on_the_way)
+        assert word.hear(words)
+        heard.append(Heard(rank, word.by_own_clock(rank, made), len(heard), 0.0))
+
+    tell(0, seen_at=700.0)
+    tell(0, seen_at=1000.0)
+    tell(1, seen_at=1000.0, clock=wrong_by)
+    assert [sorted(group.by_rank) for group in groups(heard)] == [[0], [0, 1]]
+    tell(1, seen_at=1000.0, clock=wrong_by, on_the_way=8.0)
+    assert heard[-1].save.seen_at == 1000.0, "the quickest word tells the clock"
+
+
+def test_a_word_that_was_on_its_way_for_a_while_says_nothing_of_a_clock() -> None:
+    word = a_word()
+    one = said(rank=1, made_in=2).model_copy(update={"told_at": time.time() - 3.0})
+    word.hear(one)
+    assert word.by_own_clock(1, one.saves[0]).seen_at == one.saves[0].seen_at
