@@ -54,6 +54,7 @@ class StoreMode:
         self._agreeing = Agreeing(station, storing)
         self._silent = SilentGang()
         self._looked_at = 0.0
+        self._warned: str | None = None  # of a hang that is only told
 
     async def reach(
         self, directive: Directive, *, prepare: Step, restore: Step
@@ -93,8 +94,11 @@ class StoreMode:
         """While this rank gives no sign: its record says so, and rank 0 reads those of all."""
         at, run = self._at, self._at.run
         if at.reporter.current.stall is None or not at.is_training or run is None:
-            self._silent = SilentGang()
+            self._silent, self._warned = SilentGang(), None
             return
+        if time.monotonic() - self._looked_at < HANG_LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()
         place = self._agreeing.place
         if place is None or place.attempt != directive.attempt:  # it trained before reports ceased
             record = await asyncio.to_thread(run.agreement.fence_of, directive.attempt)
@@ -102,9 +106,8 @@ class StoreMode:
                 fence = record.fence
                 self._agreeing.place = Place(fence, directive.attempt, ReadyState.RESTORED)
             return
-        if not self._holds or time.monotonic() - self._looked_at < HANG_LOOK_SECONDS:
+        if not self._holds:
             return
-        self._looked_at = time.monotonic()
         said = await asyncio.to_thread(
             run.agreement.said, fence=place.fence, attempt=directive.attempt
         )
@@ -117,7 +120,9 @@ class StoreMode:
         if found is None or at.directive != directive or not at.is_training:
             return
         if not at.site.config.restarts_hung:
-            log.warning("%s", found)
+            if found != self._warned:
+                self._warned = found
+                log.warning("%s", found)
             return
         at.kill_trainer(up_to=directive.attempt)
         at.fail(Reason.TRAINER_HUNG, found, retrying=True)

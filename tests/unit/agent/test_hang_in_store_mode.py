@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kit.ganglike import Gang
@@ -11,9 +12,20 @@ from kit.supervised import wait_for
 from rtj_api.contract import MESSAGE_MAX_BYTES
 from rtj_api.reasons import Reason
 from rtj_api.rules.hang import Standing
-from rtj_api.wire import PaceView, Phase, Report, SidecarPhase, StallView, ThroughStore
+from rtj_api.wire import (
+    Directive,
+    PaceView,
+    Phase,
+    Report,
+    SidecarPhase,
+    StallView,
+    ThroughStore,
+)
+from rtj_sidecar import storemode
+from rtj_sidecar.agreeing import Place
 from rtj_sidecar.runs.records import ReadyRecord, ReadyState
 from rtj_sidecar.silent_gang import FRESH_SECONDS, SilentGang
+from rtj_sidecar.storemode import StoreMode
 
 # Steps of a tenth of a second, until somebody says: wait.
 TRAINER = """
@@ -81,6 +93,46 @@ def test_it_is_only_told_where_a_person_wants_that(tmp_path: Path) -> None:
         gang.ranks[0].until(lambda r: (r.progress.step or 0) > before, seconds=60)
     finally:
         gang.end()
+
+
+async def test_a_rank_whose_fence_is_not_there_asks_for_it_now_and_then() -> None:
+    """Another attempt has taken the run, perhaps: every silent rank asks the store."""
+    asked: list[int] = []
+    reporter = SimpleNamespace(current=SimpleNamespace(stall=object()))
+    run = SimpleNamespace(agreement=SimpleNamespace(fence_of=asked.append))
+    at = SimpleNamespace(reporter=reporter, is_training=True, run=run)
+    mode = StoreMode(at, None)  # type: ignore[arg-type]
+    told = Directive(
+        job_uid="j", pod_uid="p", rank=1, attempt=3, seq=3, phase=Phase.GO, world_size=2
+    )
+    for _ in range(5):
+        await mode._look_for_hang(told)
+    assert asked == [3]
+
+
+async def test_a_hang_that_is_only_told_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may last for days, until a person comes."""
+    monkeypatch.setattr(storemode, "HANG_LOOK_SECONDS", 0.0)
+    config = SimpleNamespace(hang_timeout_seconds=None, restarts_hung=False)
+    told = Directive(
+        job_uid="j", pod_uid="p", rank=0, attempt=3, seq=3, phase=Phase.GO, world_size=2
+    )
+    at = SimpleNamespace(
+        reporter=SimpleNamespace(current=SimpleNamespace(stall=object())),
+        is_training=True,
+        run=SimpleNamespace(agreement=SimpleNamespace(said=lambda **_: {})),
+        site=SimpleNamespace(config=config),
+        directive=told,
+    )
+    mode = StoreMode(at, SimpleNamespace())  # type: ignore[arg-type]
+    mode._agreeing.place = Place(1, 3, ReadyState.RESTORED)
+    monkeypatch.setattr(mode._silent, "hang", lambda *_, **__: "rank 1 hung")
+    with caplog.at_level("WARNING", logger="rtj.sidecar"):
+        for _ in range(3):
+            await mode._look_for_hang(told)
+    assert [record.getMessage() for record in caplog.records] == ["rank 1 hung"]
 
 
 # --- the judgement ---
