@@ -23,7 +23,7 @@ from rtj_sidecar.runs.upload import LocalFile
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import Cancelled, SourceChanged, StoreProblem
 from rtj_sidecar.traffic import Sent
-from rtj_sidecar.unfinished import is_named_share
+from rtj_sidecar.unfinished import is_named_share, is_one_save
 from rtj_sidecar.waits import happens
 
 LOOK_SECONDS = 1.0
@@ -273,17 +273,12 @@ class Uploading:
             return next((s for s in free if s.pin.fingerprint == fingerprint), None)
         if at.site.config.rank not in record.expected and ship.generations:
             free = [s for s in free if s.record.attempt == at.attempt]
-        for save in reversed(free):
-            facts = save.record.facts
-            if record.step is not None and facts.step is not None:
-                same = facts.step == record.step and (
-                    facts.root_key == record.root_key or facts.layout == record.layout
-                )
-            else:
-                same = facts.root_key == record.root_key
-            if same:
-                return save
-        return None
+        named = SaveFacts(root_key=record.root_key, layout=record.layout, step=record.step)
+        alike = [save for save in free if is_one_save(named, save.record.facts)]
+        if record.step is None and at.site.config.rank in record.expected:
+            # It had told of its share by then: what was finished after that is of a later save.
+            alike = [s for s in alike if s.record.seen_at <= record.named_at] or alike
+        return alike[-1] if alike else None
 
     def _may_say_none(self, ship: ShipRecord) -> bool:
         """After this rank has looked since it heard, however long that takes where it is slow or

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kit import toy_trainer
 from kit.fleet import Fleet, shard
 from kit.fleet_pod import Held, PodDied
+from rtj_sidecar.messages import OpenShip
+from rtj_sidecar.runs.records import SaveFacts, ShipRecord
+from rtj_sidecar.uploading import Uploading
 
 
 def dies(*_: object, **__: object) -> None:
@@ -106,3 +110,38 @@ async def test_a_late_share_gets_no_name_of_its_own_before_the_records_are_known
         history = fleet.history()
         assert [m.ranks for m in history.manifests.values()] == [[0, 2]]
         assert list(history.named) == list(history.manifests)
+
+
+def pinned(seen_at: float, *, step: int | None = None) -> SimpleNamespace:
+    facts = SaveFacts(root_key="model.pt", layout="torch", step=step)
+    record = SimpleNamespace(
+        mirror=False, name=None, over=None, attempt=1, facts=facts, seen_at=seen_at
+    )
+    return SimpleNamespace(record=record, pin=SimpleNamespace(fingerprint=f"at {seen_at}"))
+
+
+def test_of_two_saves_under_one_name_the_one_finished_before_the_name_was_given_bears_it() -> None:
+    """Rank 0 died before this rank heard the name, and it has overwritten the file since."""
+    saves = [pinned(100.0), pinned(200.0)]
+    config = SimpleNamespace(rank=1)
+    at = SimpleNamespace(
+        directory=SimpleNamespace(saves=saves), site=SimpleNamespace(config=config), attempt=1
+    )
+    uploading = Uploading(at, SimpleNamespace())  # type: ignore[arg-type]
+
+    def matched(named_at: float) -> object:
+        ship = ShipRecord(
+            fence=1,
+            n=1,
+            name="f1-n1",
+            root_key="model.pt",
+            layout="torch",
+            expected=[0, 1],
+            world_size=2,
+            named_at=named_at,
+        )
+        return uploading.match(OpenShip(record=ship))
+
+    assert matched(130.0) is saves[0]
+    assert matched(230.0) is saves[1]
+    assert matched(50.0) is saves[1], "its clock is wrong: the newest, as far as anybody can tell"
