@@ -61,7 +61,7 @@ class Attempts:
         self._restorer = Restorer(station, looking, storing, prefetching)
         self.store_mode = StoreMode(station, storing)
         self.behind = Background(station)
-        self.ending = Ending(station, looking, shipping, self.behind)
+        self.ending = Ending(station, looking, shipping)
         self._preparing = Preparing(
             station, looking, shipping, holding, storing, fence, self.behind
         )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 from rtj_api import contract
 from rtj_api.wire import SidecarPhase
 
-from rtj_sidecar.background import Background
+from rtj_sidecar.kept_logs import KeptLogs
 from rtj_sidecar.looking import Looking
 from rtj_sidecar.outputs import Outputs
 from rtj_sidecar.runs.records import Outcome
@@ -23,19 +22,16 @@ from rtj_sidecar.stores.base import StoreProblem
 
 SETTLE_SECONDS = 2.0
 OUTCOME_SECONDS = 10.0
-LOG_BYTES = 1 << 20
 
 
 class Ending:
     """After the trainer of this attempt ended, by itself or because it was stopped."""
 
-    def __init__(
-        self, station: Station, looking: Looking, shipping: Shipping, behind: Background
-    ) -> None:
+    def __init__(self, station: Station, looking: Looking, shipping: Shipping) -> None:
         self._at = station
         self._looking = looking
         self._shipping = shipping
-        self._behind = behind
+        self.logs = KeptLogs(station, path=station.link.run / contract.FILE_LOG)
         self._outputs = Outputs(station)
 
     async def trainer_ended(self) -> None:
@@ -49,7 +45,6 @@ class Ending:
             )
         at.reporter.set(settling=False)
         at.ship_now.set()
-        self._behind.start(self._send_log)
 
     async def drain(self) -> None:
         """Until nothing that finished here is left that is not durable."""
@@ -63,20 +58,9 @@ class Ending:
         while self._outputs.is_due():
             await self._outputs.ship(fence=self._shipping.fence)
             await asyncio.sleep(0.1)
+        await self.logs.away()
         self._looking.tell()
         at.set_phase(SidecarPhase.DRAINED)
-
-    async def _send_log(self) -> None:
-        """The tail of an ended attempt outlives the pod in the store."""
-        at, run = self._at, self._at.run
-        if run is None or at.supervisor is None:
-            return
-        attempt = at.supervisor.trainer.attempt
-        text = await asyncio.to_thread(_log_tail, at.link.run / contract.FILE_LOG)
-        with contextlib.suppress(StoreProblem):
-            await asyncio.to_thread(
-                run.moving.put_text, f"logs/{attempt}/{at.site.config.rank}.txt", text
-            )
 
     async def say_ending(self) -> None:
         """The operator said that the job is over: the fence says it too, and another may go on."""
@@ -94,11 +78,3 @@ class Ending:
                 asyncio.to_thread(run.set_outcome, fence=fence, outcome=outcome), OUTCOME_SECONDS
             )
             log.info("the run is %s", outcome.value)
-
-
-def _log_tail(path: Path) -> str:
-    content = b""
-    for name in (path.with_name(path.name + ".1"), path):
-        with contextlib.suppress(OSError):
-            content += name.read_bytes()
-    return content[-LOG_BYTES:].decode("utf-8", "replace")

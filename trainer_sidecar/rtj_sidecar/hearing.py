@@ -114,6 +114,7 @@ class Hearing:
         at.reporter.set(**fields)
         if news:
             self._seen_end = (state.boot_id, trainer.attempt)
+            self._attempts.ending.logs.keep(trainer.attempt)
         if mine:
             log.info("trainer of attempt %d ended, code %s", trainer.attempt, trainer.exit_code)
             self._ending = asyncio.create_task(self._after_end())
