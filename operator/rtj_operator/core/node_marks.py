@@ -1,7 +1,8 @@
 """Which faults count against the node where they happened, and how much.
 
-Written into the culprit of the attempt that a fault brings about, so that what is counted is what
-was recorded: an operator that dies before the node ledger is written counts it when it is back.
+Written into the culprit of the attempt that a fault brings about (a slow node: into the move that
+has helped), so that what is counted is what was recorded: an operator that dies before the node
+ledger is written counts it when it is back.
 Pure.
 """
 
@@ -56,6 +57,17 @@ def marks_of(job: JobView, *, now: float) -> tuple[Mark, ...]:
     if current is not None:
         found[current.attempt] = _mark(
             job, current.attempt, current.culprit, cause=current.cause, at=current.recorded_at
+        )
+    moved = status.straggling.moved if status.straggling is not None else None
+    if moved is not None and moved.helped and moved.node is not None:
+        # The attempt may be long over, for its steps had to tell: it counts from then on.
+        found[moved.attempt] = Mark(
+            id=f"{job.uid}/{moved.attempt}"[:MAX_TEXT],
+            node=moved.node,
+            at=moved.at,
+            weight=PLAIN,
+            reason=Reason.STRAGGLER_REPLACED,
+            job=str(job.key),
         )
     return tuple(m for m in found.values() if m is not None and now - m.at < LATE_SECONDS)
 

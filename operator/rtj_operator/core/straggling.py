@@ -14,7 +14,7 @@ from typing import Any
 from rtj_api.reasons import Charge, Reason
 from rtj_api.rules.blame import Diagnosis, Factor
 from rtj_api.rules.straggler import SLOW_STEPS, slowness, stragglers
-from rtj_api.status import SlowMove, SlowRank, Status, Straggling
+from rtj_api.status import SlowMove, SlowRank, Straggling
 
 from rtj_operator.core import attempts, slow_ranks, successes
 from rtj_operator.core.attempts import Cause
@@ -22,7 +22,6 @@ from rtj_operator.core.conditions import is_training
 from rtj_operator.core.diagnosing import Case
 from rtj_operator.core.faults import BY_POD, fault_at
 from rtj_operator.core.gang import Gang, Member
-from rtj_operator.core.node_ledger import PLAIN
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import moment_of, record
 
@@ -213,20 +212,9 @@ def _helped(
         return None
     why = f"rank {moved.rank} is as fast as the others on {node}: {moved.node} was to blame"
     note = Note(type="Normal", reason=Reason.STRAGGLER_REPLACED, message=why)
-    changes: dict[str, Any] = {"moved": moved.model_copy(update={"helped": True})}
-    marked = _with_mark(gang.status, moved)
-    return _recorded(gang, known, changes, why=why, notes=(note,), status=marked)
-
-
-def _with_mark(status: Status, moved: SlowMove) -> Status:
-    """What is counted against a node is read from the culprit of the attempt that left it."""
-    current = status.current
-    if current is None or current.attempt != moved.attempt or current.culprit is None:
-        return status
-    culprit = current.culprit.model_copy(update={"against_node": PLAIN})
-    return status.model_copy(
-        update={"current": current.model_copy(update={"culprit": culprit})},
-    )
+    # The node's mark counts from now on: `node_marks`.
+    proved = moved.model_copy(update={"helped": True, "at": moment_of(gang)})
+    return _recorded(gang, known, {"moved": proved}, why=why, notes=(note,))
 
 
 def _recorded(
@@ -236,8 +224,7 @@ def _recorded(
     *,
     why: str,
     notes: tuple[Note, ...] = (),
-    status: Status | None = None,
 ) -> Plan:
     kept = known.model_copy(update=changes)
-    written = (status or gang.status).model_copy(update={"straggling": kept})
+    written = gang.status.model_copy(update={"straggling": kept})
     return record(gang, written, rule="straggler", why=why, notes=notes)

@@ -12,7 +12,7 @@ from kit.scenarios import recovers, state, trains
 from kit.simulated import World
 from kit.simulated_operator import Operator
 from rtj_api.reasons import Reason
-from rtj_api.status import Status
+from rtj_api.status import SlowMove, Status, Straggling
 from rtj_operator.core import node_records
 from rtj_operator.core.decide import decide
 from rtj_operator.core.node_ledger import HEAVY, LIGHT, PLAIN, Advice, Mark, with_marks
@@ -103,6 +103,23 @@ def test_what_was_counted_an_hour_ago_is_not_counted_again() -> None:
     job = replace(job_of(seen), status=after(seen))
     assert marks_of(job, now=seen.now + LATE_SECONDS - 1)
     assert marks_of(job, now=seen.now + LATE_SECONDS) == ()
+
+
+@pytest.mark.parametrize(("helped", "count"), [(True, 1), (False, 0), (None, 0)])
+def test_a_slow_node_counts_from_when_the_move_is_known_to_have_helped(
+    helped: bool | None, count: int
+) -> None:
+    """Long steps take more than an hour to tell, and other attempts may come in between."""
+    seen = running()
+    moved = SlowMove(rank=1, node="slow", attempt=0, at=seen.now, ratio=2.0, helped=helped)
+    status = job_of(seen).status
+    assert status.current is not None
+    old = status.current.model_copy(update={"recorded_at": seen.now - 3 * LATE_SECONDS})
+    straggling = Straggling(moved=moved)
+    found = marks(seen, status.model_copy(update={"current": old, "straggling": straggling}))
+    assert [(m.node, m.weight, m.reason) for m in found] == [
+        ("slow", PLAIN, Reason.STRAGGLER_REPLACED)
+    ] * count
 
 
 # --- what new pods make of it ---
