@@ -139,7 +139,7 @@ def troubles(gang: Gang) -> list[tuple[str, str]]:
         ranks = [m.rank for m in short.waiting][:8]
         text = f"ranks {ranks} find no place, and no smaller gang can go on: {short.why_not}"
         found.append((Reason.CANNOT_SCALE_DOWN, text))
-    if gang.attempt and len(gang.members) < gang.spec.replicas:
+    if gang.attempt and gang.status.hold is None and len(gang.members) < gang.spec.replicas:
         text = f"{len(gang.members)} of {gang.spec.replicas} pods train. "
         found.append((Reason.SCALED_DOWN, text + _outlook(gang, shown)))
     return found

@@ -278,6 +278,16 @@ def test_a_gang_that_comes_back_whole_waits_for_its_last_place_as_any() -> None:
     assert len(state(op).placements) == 3
 
 
+def test_of_a_suspended_job_nobody_says_that_pods_train() -> None:
+    op = begun()
+    take_away(op, 2)
+    has_size(op, 2)
+    op.world.change_spec(suspend=True)
+    op.run_until(lambda: state(op).phase == JobPhase.SUSPENDED and not op.world.pods)
+    op.run(3)
+    assert degraded(op)[0] == Reason.NOTHING_DEGRADED
+
+
 def test_a_growth_that_is_undone_in_two_steps_has_failed_as_well() -> None:
     """Four ranks lose one place, then another: the pause before the next growth stays."""
     wish = replace(SMALL, full=4, sizes=(2, 3, 4), batch=None)
