@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
-from rtj_api.rules.elastic import size_for
+from rtj_api.rules.elastic import size_for, why_fixed
 from rtj_api.status import ElasticStatus, format_time
 
-from rtj_operator.core import pending, rejections
+from rtj_operator.core import pending, rejections, steering
 from rtj_operator.core.gang import Gang, Member
 from rtj_operator.core.undurable import may_have_undurable
 
@@ -119,6 +119,8 @@ def _why_not(gang: Gang, short: Shortage, size: int | None) -> str | None:
             "rank 0's sidecar has not listed the run's saves yet, which may be of an older job and "
             "fit its number of ranks only"
         )
+    if (unsuited := _unsuited(gang)) is not None:
+        return unsuited
     if any(may_have_undurable(gang, gang.members[rank]) for rank in dropped):
         return f"ranks {dropped} have a save that is not in the store yet; it is waited for"
     return None
@@ -129,6 +131,18 @@ def _may_have_older(gang: Gang) -> bool:
     report = gang.rank_zero.report
     is_new = gang.status.starts == 0 and gang.spec.has_store and not gang.through_store
     return is_new and (report is None or not report.listed)
+
+
+def _unsuited(gang: Gang) -> str | None:
+    """Why what a person asked to begin from may not be loaded by fewer ranks."""
+    wish, report = steering.wanted(gang), gang.rank_zero.report
+    if wish is None or wish.value is None or gang.through_store:
+        return None
+    found = report.found if report is not None else None
+    if found is None or found.asked != wish.asked or found.save is None:
+        return f"{wish.value}, which it is to begin from, was not found yet"
+    fixed = why_fixed(layout=found.save.layout, writers=found.save.needs)
+    return None if fixed is None else f"it is to begin from {wish.value}: {fixed}. {_REMEDY}"
 
 
 def troubles(gang: Gang) -> list[tuple[str, str]]:

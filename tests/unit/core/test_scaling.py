@@ -14,7 +14,7 @@ from kit.simulated import World
 from kit.simulated_operator import Operator
 from rtj_api import wire
 from rtj_api.reasons import Reason
-from rtj_api.status import ConditionType, ElasticStatus, JobPhase
+from rtj_api.status import ConditionType, ElasticStatus, JobPhase, WantedBeginning
 from rtj_operator.core.decide import decide
 from rtj_operator.core.gang import Alarm, gather
 from rtj_operator.core.observed import JobSpec, Observed, Rejection
@@ -232,6 +232,39 @@ def test_the_first_start_waits_until_the_runs_saves_are_known() -> None:
         return report.model_copy(update={"listed": False, "candidates": []})
 
     assert decide(with_report(observed, 0, unlisted)).rule != "shrink"
+
+
+@pytest.mark.parametrize(
+    ("layout", "shrinks"), [(None, False), ("deepspeed", False), ("dcp", True)]
+)
+def test_what_a_person_asked_to_begin_from_has_to_suit_the_smaller_gang(
+    layout: str | None, shrinks: bool
+) -> None:
+    fields = {"replicas": 3, "elastic": SMALL, "run_id": "ns/gpt", "template_hash": "h1"}
+    op = Operator(World(spec=JobSpec(**fields)))
+    only(op, 2)
+    op.run(3)
+    observed = slept_until_it_shrinks(op)
+    assert observed.job is not None
+    assert observed.job.spec is not None
+    asked = "ns/other/f1-n1-s5"
+    status = observed.job.status
+    assert status.current is not None
+    current = status.current.model_copy(
+        update={"wanted": WantedBeginning(value=asked, asked=asked)}
+    )
+    observed = with_job(
+        observed,
+        spec=replace(observed.job.spec, resume_from=asked),
+        status=status.model_copy(update={"current": current}),
+    )
+
+    def found(report: wire.Report) -> wire.Report:
+        save = wire.Candidate(name="f1-n1-s5", durable=True, layout=layout, needs=[0, 1, 2])
+        told = wire.Found(asked=asked, save=save) if layout is not None else None
+        return report.model_copy(update={"found": told})
+
+    assert (decide(with_report(observed, 0, found)).rule == "shrink") is shrinks
 
 
 def small_and_fixed() -> Operator:
