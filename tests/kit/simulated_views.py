@@ -166,6 +166,7 @@ def _pod_view(world: World, pod: Pod) -> PodView:
         trainer=trainer if running or pod.released or pulling else None,
         sidecar=sidecar if running else None,
         directive=pod.directive,
+        told_at=pod.directive_at if pod.directive is not None else None,
         template_hash=pod.template_hash,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from rtj_api.status import CheckpointStatus, CurrentAttempt, Progress, Status
-from rtj_api.wire import CheckpointView, LossState, Report, Verdict
+from rtj_api.wire import CheckpointView, LossState, Phase, Report, Verdict
 
 from rtj_operator.core import budget, queueing, resumption, sizes, steering, writers
 from rtj_operator.core.directives import HAS_RESTORED
@@ -103,6 +103,29 @@ def _next_progress(gang: Gang) -> Progress:
     return Progress(step=best.step, epoch=best.epoch, loss=best.loss, at=best.updated_at)
 
 
+def _scheduled_at(gang: Gang, *, since: float | None) -> float:
+    """When the last pod of this attempt found its node, by its own status: the same in each pass
+    until it is written. Kubernetes cuts it to whole seconds."""
+    pods = [m.pod for m in gang.members if m.pod is not None and m.made_in == gang.attempt]
+    times = [pod.scheduled_since for pod in pods if pod.scheduled_since is not None]
+    if len(times) < len(pods) or not times:
+        return gang.now
+    return min(gang.now, max(*times, since or 0.0))
+
+
+def _went_at(gang: Gang) -> float:
+    """When the go was first written to a pod: the same in each pass until status shows it."""
+    pods = [m.pod for m in gang.members if m.pod is not None]
+    goes = [
+        pod.told_at
+        for pod in pods
+        if pod.told_at is not None
+        and pod.directive is not None
+        and (pod.directive.attempt, pod.directive.phase) == (gang.attempt, Phase.GO)
+    ]
+    return min([gang.now, *goes])
+
+
 def _next_current(gang: Gang) -> CurrentAttempt | None:
     """The stages that the current attempt has passed, each set once."""
     current = gang.status.current
@@ -118,13 +141,13 @@ def _next_current(gang: Gang) -> CurrentAttempt | None:
     ):
         update["admitted_at"] = gang.now
     if current.scheduled_at is None and all(m.pod and m.pod.node for m in gang.members):
-        update["scheduled_at"] = gang.now
+        update["scheduled_at"] = _scheduled_at(gang, since=current.recorded_at)
     resume = gang.status.resume
     if gang.status.is_started and resume is not None:
         if current.restored_at is None and (
             resume.fast or all(m.has_reached(n, *HAS_RESTORED) for m in gang.members)
         ):
-            update["restored_at"] = resume.at if resume.fast else gang.now
+            update["restored_at"] = resume.at if resume.fast else _went_at(gang)
         started = [
             r.trainer.started_at
             for r in reports

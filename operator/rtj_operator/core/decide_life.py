@@ -203,7 +203,7 @@ def _hold_plan(gang: Gang, *, rule: str) -> Plan:
         return Plan(rule=rule, why=f"held: {reason}", actions=tuple(actions))
     status = core_status.finished(gang)
     is_due, due = core_status.needs_refresh(
-        gang.job.status, status, now=gang.now, seconds=gang.policy.refresh_seconds
+        gang.job.status, status, now=gang.now, policy=gang.policy
     )
     if is_due:
         status = stamped(gang, status, before=gang.status)

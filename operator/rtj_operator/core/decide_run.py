@@ -246,12 +246,11 @@ def converge(gang: Gang) -> Plan | None:
 
 def refresh(gang: Gang) -> Plan | None:
     """What status shows is old: a changed condition, a passed stage or a newly durable save at
-    once, mere progress every half minute."""
+    once, mere progress every half minute. What a recovery passes is shown once, with its first
+    step, or every ten seconds of a slow one."""
     status = core_status.finished(gang)
     old = gang.job.status
-    is_due, due = core_status.needs_refresh(
-        old, status, now=gang.now, seconds=gang.policy.refresh_seconds
-    )
+    is_due, due = core_status.needs_refresh(old, status, now=gang.now, policy=gang.policy)
     if not is_due:
         if due != float("inf"):
             gang.alarm.has_passed(due)

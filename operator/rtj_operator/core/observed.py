@@ -164,6 +164,7 @@ class PodView:
     directive: wire.Directive | None = (
         None  # as parsed from the annotation; None: none or unreadable
     )
+    told_at: float | None = None  # when that was written, by the clock of the operator that did
     key_is_old: bool = False  # what is pushed now, its sidecar would not believe
     template_hash: str | None = None
     has_store_mode: bool = True  # its sidecar can agree with its gang through the store

@@ -55,4 +55,5 @@ class Policy:
     # pace
     in_place_limit: int = 2  # a count: without progress, before all pods are made anew
     refresh_seconds: float = 30.0  # between writes that only show progress
+    stage_seconds: float = 10.0  # between writes that only show the stages of a recovery
     look_again_seconds: float = 60.0  # safety net when nothing is awaited

@@ -69,10 +69,22 @@ def suspect_of(gang: Gang, first: Fault) -> tuple[str, str] | None:
     return None
 
 
+def is_otherwise(checkpoint: CheckpointStatus) -> bool:
+    """Steps run twice are not as they were."""
+    found = checkpoint.resume_replay
+    return found is not None and found.state in _WRONG
+
+
+def is_outside(checkpoint: CheckpointStatus) -> bool:
+    """The first losses after the resume are not those that the save records."""
+    found = checkpoint.resume_loss
+    return found is not None and found.state == LossState.OUTSIDE
+
+
 def troubles(checkpoint: CheckpointStatus) -> list[tuple[str, str]]:
     """For the condition Degraded: the training goes on, and not as before."""
     found = checkpoint.resume_replay
-    if found is None or found.state not in _WRONG:
+    if found is None or not is_otherwise(checkpoint):
         return []
     return [(Reason.RESUMED_OTHERWISE, f"since the last resume: {found.message}")]
 
@@ -85,7 +97,7 @@ def notes(old: CheckpointStatus, new: CheckpointStatus) -> tuple[Note, ...]:
 
 def _replay_notes(old: CheckpointStatus, new: CheckpointStatus) -> tuple[Note, ...]:
     found, before = new.resume_replay, old.resume_replay
-    if found is None or found.state not in _WRONG:
+    if found is None or not is_otherwise(new):
         return ()
     if before is not None and (before.state, before.lost) == (found.state, found.lost):
         return ()
@@ -96,7 +108,7 @@ def _replay_notes(old: CheckpointStatus, new: CheckpointStatus) -> tuple[Note, .
 def _loss_notes(old: CheckpointStatus, new: CheckpointStatus) -> tuple[Note, ...]:
     """An event where the first losses after a resume are not those that the save records."""
     found = new.resume_loss
-    if found is None or found == old.resume_loss or found.state != LossState.OUTSIDE:
+    if found is None or found == old.resume_loss or not is_outside(new):
         return ()
     seen = "not a finite number" if found.seen is None else f"{found.seen:.6g}"
     expected = "" if found.expected is None else f", recorded {found.expected:.6g}"

@@ -17,10 +17,21 @@ from rtj_api.status import (
     Status,
 )
 
-from rtj_operator.core import ledger, spares
+from rtj_operator.core import ledger, resumption, spares
 from rtj_operator.core.conditions import is_training, next_conditions, with_condition
 from rtj_operator.core.gang import Gang
 from rtj_operator.core.observed import JobView
+from rtj_operator.core.policy import Policy
+
+_STAGES = {
+    Reason.PENDING,
+    Reason.BACKING_OFF,
+    Reason.PREPARING,
+    Reason.RESTORING,
+    Reason.STARTING,
+    Reason.TRAINING,
+    Reason.DRAINING,
+}
 
 
 def _next_phase(gang: Gang) -> JobPhase:
@@ -90,11 +101,12 @@ def initial_conditions(job: JobView, *, now: float) -> Status:
 
 def _loud(checkpoint: CheckpointStatus) -> CheckpointStatus:
     """The part of it that is worth a write at once."""
+    is_wrong = resumption.is_otherwise(checkpoint)
     return CheckpointStatus(
         last_durable_name=checkpoint.last_durable_name,
         last_verdict_time=checkpoint.last_verdict_time,
-        resume_loss=checkpoint.resume_loss,
-        resume_replay=checkpoint.resume_replay,
+        resume_loss=checkpoint.resume_loss if resumption.is_outside(checkpoint) else None,
+        resume_replay=checkpoint.resume_replay if is_wrong else None,
     )
 
 
@@ -120,14 +132,44 @@ def _quiet(status: Status) -> Status:
     )
 
 
-def needs_refresh(old: Status, new: Status, *, now: float, seconds: float) -> tuple[bool, float]:
+def _is_recovering(status: Status) -> bool:
+    """An attempt after the first start is on its way to its first step: each stage that it passes
+    is soon overtaken by the next."""
+    current = status.current
+    if current is None or status.hold is not None or status.is_terminal or current.through_store:
+        return False
+    has_run_before = status.starts > (1 if status.is_started else 0)
+    return has_run_before and current.first_step_at is None
+
+
+def _unusual(status: Status) -> Status:
+    """What is left of a quiet status when the ordinary stages of a recovery are taken away: what
+    a person has to act upon, and what a rule may need after the operator's death."""
+    conditions = [
+        c
+        for c in status.conditions
+        if not (c.type == ConditionType.RUNNING and c.reason in _STAGES)
+        and not (c.type == ConditionType.CHECKPOINT_FRESH and c.status != "False")
+    ]
+    taken = {"phase": JobPhase.RESTARTING, "current": None, "spares": None}
+    return status.model_copy(update={**taken, "conditions": conditions})
+
+
+def needs_refresh(old: Status, new: Status, *, now: float, policy: Policy) -> tuple[bool, float]:
     """Whether the difference is worth a write now, and if not, when it will be.
 
-    Conditions, stages and newly durable saves at once; progress and wordings every `seconds`.
+    Conditions, stages and newly durable saves at once; progress and wordings every
+    `refresh_seconds`. The stages of a recovery are shown once, with its first step; a slow one
+    every `stage_seconds`.
     """
     if old == new:
         return False, float("inf")
-    if _quiet(old) != _quiet(new):
+    before, after = _quiet(old), _quiet(new)
+    if before == after:
+        wait = policy.refresh_seconds
+    elif _is_recovering(new) and _unusual(before) == _unusual(after):
+        wait = policy.stage_seconds
+    else:
         return True, now
-    due = (old.shown_at or 0.0) + seconds
+    due = (old.shown_at or 0.0) + wait
     return now >= due, due

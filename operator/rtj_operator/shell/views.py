@@ -203,6 +203,7 @@ def pod_view(raw: Raw) -> PodView | None:
     unplaced = placed if placed and placed["status"] == "False" else None
     containers = _containers(status)
     trainer, sidecar = trainer_name(spec), contract.CONTAINER_SIDECAR
+    said = _directive(notes)
     view = PodView(
         name=meta["name"],
         uid=meta["uid"],
@@ -233,7 +234,8 @@ def pod_view(raw: Raw) -> PodView | None:
         trainer=containers.get(trainer) if trainer else None,
         sidecar=containers.get(sidecar),
         others=tuple(c for name, c in containers.items() if name not in (trainer, sidecar)),
-        directive=_directive(notes),
+        directive=said.bare() if said is not None else None,
+        told_at=said.sent_at if said is not None else None,
         template_hash=notes.get(contract.ANNOTATION_TEMPLATE_HASH),
         has_store_mode=notes.get(contract.ANNOTATION_STORE_MODE) == "true",
     )
@@ -310,7 +312,7 @@ def _directive(annotations: Raw) -> wire.Directive | None:
     if not text:
         return None
     try:
-        return wire.Directive.model_validate_json(text).bare()
+        return wire.Directive.model_validate_json(text)
     except ValidationError:
         return None
 
