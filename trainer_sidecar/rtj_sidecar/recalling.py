@@ -7,6 +7,7 @@ otherwise: until the records are taken in it knows only what the ranks have told
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from rtj_api.reasons import Reason
 from rtj_api.wire import Candidate, Resume
@@ -90,7 +91,7 @@ class Recalling:
         self._knows_records = True
         if durable:
             newest = durable[0]
-            self._holding.word.expect_as_usual(newest.needs, of=newest.world_size)
+            self._holding.word.expect_as_usual(_writers(durable), of=newest.world_size)
             at.journal.note(
                 last_durable_name=newest.name,
                 last_durable_step=newest.step,
@@ -157,3 +158,11 @@ class Recalling:
             epoch=facts.epoch if facts else None,
             asked=asked,
         )
+
+
+def _writers(durable: Sequence[Candidate]) -> set[int]:
+    """Ranks that wrote the newest of these, or the one before it, of as many pods: at the end of an
+    attempt a save may be whole without a rank that ended first, which in the next one writes on."""
+    newest = durable[0]
+    alike = [found for found in durable[:2] if found.world_size == newest.world_size]
+    return {rank for found in alike for rank in found.needs}

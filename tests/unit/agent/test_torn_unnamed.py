@@ -287,3 +287,28 @@ async def test_nor_where_pods_have_more_processes_than_anybody_stated(
                 lambda: [pod.report.phase for pod in fleet.pods] == drained, why="all drained"
             )
         assert fleet.durable_steps() == [10, 20]
+
+
+async def test_who_did_not_share_in_the_last_save_is_waited_for_in_the_next(
+    tmp_path: Path,
+) -> None:
+    """One rank ended before the last save, and in the next attempt it is the slower one."""
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        for step in (10, 20):
+            save(fleet, step, place="step_{}")
+            await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
+        dcp_directory(fleet.directory / "whole-30", {**KEYS, "step": 30}, ranks=1)
+        home = fleet.pods[0].path / "step_30"
+        home.mkdir()
+        for name in ("__0_0.distcp", ".metadata"):
+            (home / name).write_bytes((fleet.directory / "whole-30" / name).read_bytes())
+        for pod in fleet.pods:
+            pod.exit_code = 1
+        assert (await fleet.begin()).step == 30
+        save(fleet, 40, place="step_{}", ranks=(0,))
+        await fleet.until(lambda: fleet.pods[0].report.checkpoint.pending_saves, why="seen")
+        await asyncio.sleep(4.0)
+        save(fleet, 40, place="step_{}", ranks=(1,))
+        await fleet.until(partial(is_durable, fleet, 40), why="40 durable", seconds=20)
+        assert [verdicts(pod) for pod in fleet.pods] == [[], []]
