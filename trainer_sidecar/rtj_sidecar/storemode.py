@@ -78,17 +78,28 @@ class StoreMode:
             if not is_mine or directive is None:
                 await asyncio.sleep(0.2)
                 continue
-            try:
-                place = self._agreeing.place
-                if place is not None and place.attempt == directive.attempt:
-                    await asyncio.to_thread(self._agreeing.write)
-                await self._look_for_hang(directive)
-                await self._look_at_end(directive)
-                at.reporter.heal(KEY)
-            except StoreProblem as problem:
+            # A trainer's own fault is passed on though the store is silent.
+            told = await self._trouble(self._tell, directive)
+            ended = await self._trouble(self._look_at_end, directive)
+            if (problem := told or ended) is not None:
                 at.reporter.degrade(KEY, problem.reason, problem.message)
                 await asyncio.sleep(2.0)
+            else:
+                at.reporter.heal(KEY)
             await asyncio.sleep(0.2)
+
+    async def _trouble(self, step: Step, directive: Directive) -> StoreProblem | None:
+        try:
+            await step(directive)
+        except StoreProblem as problem:
+            return problem
+        return None
+
+    async def _tell(self, directive: Directive) -> None:
+        place = self._agreeing.place
+        if place is not None and place.attempt == directive.attempt:
+            await asyncio.to_thread(self._agreeing.write)
+        await self._look_for_hang(directive)
 
     async def _look_for_hang(self, directive: Directive) -> None:
         """While this rank gives no sign: its record says so, and rank 0 reads those of all."""

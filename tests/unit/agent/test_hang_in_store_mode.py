@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from rtj_sidecar.agreeing import Place
 from rtj_sidecar.runs.records import ReadyRecord, ReadyState
 from rtj_sidecar.silent_gang import FRESH_SECONDS, SilentGang
 from rtj_sidecar.storemode import StoreMode
+from rtj_sidecar.stores.base import StoreProblem
 
 # Steps of a tenth of a second, until somebody says: wait.
 TRAINER = """
@@ -133,6 +135,43 @@ async def test_a_hang_that_is_only_told_is_told_once(
         for _ in range(3):
             await mode._look_for_hang(told)
     assert [record.getMessage() for record in caplog.records] == ["rank 1 hung"]
+
+
+async def test_an_end_is_looked_at_though_the_store_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a trainer that failed would be waited for until the store is back."""
+    told = Directive(
+        job_uid="j",
+        pod_uid="p",
+        rank=1,
+        attempt=3,
+        seq=3,
+        phase=Phase.GO,
+        world_size=2,
+        through_store=ThroughStore(),
+    )
+    problems: list[str] = []
+    reporter = SimpleNamespace(degrade=lambda _, reason, __: problems.append(reason))
+    entry = SimpleNamespace(passed_on=0)
+    at = SimpleNamespace(reporter=reporter, directive=told, journal=SimpleNamespace(entry=entry))
+    mode = StoreMode(at, None)  # type: ignore[arg-type]
+    mode._agreeing.place = Place(1, 3, ReadyState.RESTORED)
+    looked = asyncio.Event()
+
+    def silent() -> None:
+        raise StoreProblem(Reason.STORE_UNREACHABLE, "no answer", transient=True)
+
+    async def look(_: Directive) -> None:
+        looked.set()
+
+    monkeypatch.setattr(mode._agreeing, "write", silent)
+    monkeypatch.setattr(mode, "_look_at_end", look)
+    looping = asyncio.create_task(mode.loop())
+    await asyncio.wait_for(looked.wait(), 20)
+    await asyncio.sleep(0)
+    looping.cancel()
+    assert problems == [Reason.STORE_UNREACHABLE]
 
 
 # --- the judgement ---
