@@ -61,6 +61,7 @@ class PlayedPod:
     name: str
     ip: str  # one of loopback's, of this pod alone: ports of many jobs may be equal
     report: wire.Report
+    save: str | None = None  # of its job, once it trains
     runner: web.AppRunner | None = None
     seen: list[tuple[float, wire.Directive]] = field(default_factory=list)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -121,6 +122,8 @@ class PlayedPod:
                 asked |= {"phase": wire.SidecarPhase.RESTORED}
             case wire.Phase.GO:
                 asked |= {"phase": wire.SidecarPhase.TRAINING, "trainer": trains}
+                if self.save is not None:
+                    asked |= self._has_saved(order, self.save)
             case wire.Phase.STOP:
                 ended = self.report.trainer.model_copy(
                     update={
@@ -131,6 +134,18 @@ class PlayedPod:
                 )
                 asked |= {"phase": wire.SidecarPhase.DRAINED, "trainer": ended}
         await self.say(**asked)
+
+    def _has_saved(self, order: wire.Directive, save: str) -> dict[str, Any]:
+        """What it says of the one save of its job, which is durable and pinned on every rank."""
+        told: dict[str, Any] = {"pinned": [save]}
+        if order.rank == 0:
+            ranks = list(range(order.world_size))
+            told["fence"] = order.attempt
+            told["candidates"] = [wire.Candidate(name=save, step=1, durable=True, needs=ranks)]
+            told["checkpoint"] = wire.CheckpointView(
+                last_durable_step=1, last_durable_name=save, last_durable_at=1.0, valid=1
+            )
+        return told
 
     async def serve(self, port: int) -> None:
         app = web.Application()
@@ -165,10 +180,15 @@ class PlayedPod:
 
 
 class PlayedPods:
-    """Plays every pod of some jobs, as a watch shows them. Use as `async with`."""
+    """Plays every pod of some jobs, as a watch shows them. Use as `async with`.
 
-    def __init__(self, cluster: KubeCluster, *keys: JobKey) -> None:
+    With `save` each job has one durable save as soon as it trains, on every rank and fetched by
+    its spares; else none.
+    """
+
+    def __init__(self, cluster: KubeCluster, *keys: JobKey, save: str | None = None) -> None:
         self._cluster = cluster
+        self._save = save
         self.keys = frozenset(keys)
         self.pods: dict[str, PlayedPod] = {}  # by UID; those that are gone are not here
         self.made: dict[str, str] = {}  # UID -> name of every pod that was ever seen
@@ -244,12 +264,13 @@ class PlayedPods:
         pod = PlayedPod(
             key=key,
             name=meta["name"],
+            save=self._save,
             ip=f"127.{number // 65536 + 1}.{number // 256 % 256}.{number % 256}",
             report=wire.Report(
                 job_uid=job_uid,
                 pod_uid=meta["uid"],
                 rank=int(meta["labels"].get(contract.LABEL_RANK, contract.NO_RANK)),
-                standby=_standby(meta["name"], meta["labels"]),
+                standby=_standby(meta["name"], meta["labels"], save=self._save),
                 boot_id=f"boot-{meta['uid'][:8]}",
                 sequence=1,
                 sent_at=time.time(),
@@ -286,12 +307,12 @@ class PlayedPods:
         )
 
 
-def _standby(name: str, labels: dict[str, str]) -> wire.StandbyView | None:
+def _standby(name: str, labels: dict[str, str], *, save: str | None) -> wire.StandbyView | None:
     """What a spare says of itself: its number is in its name, `<job>-s<number>-…`."""
     if labels.get(contract.LABEL_ROLE) != contract.ROLE_SPARE:
         return None
     number = name.removeprefix(f"{labels[contract.LABEL_JOB]}-s").partition("-")[0]
-    return wire.StandbyView(spare=int(number))
+    return wire.StandbyView(spare=int(number), name=save, whole=save is not None)
 
 
 def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:

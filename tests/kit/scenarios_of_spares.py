@@ -47,6 +47,19 @@ def spare_lost_as_it_takes_over(op: Operator) -> None:
     op.run(10)
 
 
+def spare_lost_once_told(op: Operator) -> None:
+    """All were told to train at once, and the spare's node dies before its trainer has begun."""
+    trains(op, step=8)
+    spares_wait(op)
+    spare = op.world.spare()
+    assert spare is not None
+    op.world.kill_node(op.world.pod_of(1).node or "")
+    op.run_until(lambda: spare.directive is not None)
+    op.world.kill_node(spare.node or "")
+    recovers(op, attempt=3)
+    op.run(10)
+
+
 def two_lost_and_one_spare(op: Operator) -> None:
     """One rank is taken, the other gets a new pod."""
     trains(op, step=8)
@@ -99,6 +112,7 @@ SPARES = {
         Scenario("spare_for_a_lost_node", spare_for_a_lost_node, spec={"spares": 1}),
         Scenario("spare_for_the_holder", spare_for_the_holder, spec={"spares": 1}),
         Scenario("spare_lost_as_it_takes_over", spare_lost_as_it_takes_over, spec={"spares": 1}),
+        Scenario("spare_lost_once_told", spare_lost_once_told, spec={"spares": 1}),
         Scenario("two_lost_and_one_spare", two_lost_and_one_spare, spec={"spares": 1}),
         Scenario("stand_in_lost_in_turn", stand_in_lost_in_turn, spec={"spares": 1}),
         Scenario("spare_gives_way", spare_gives_way, spec={"spares": 1}),

@@ -304,12 +304,12 @@ class Pod:
         self.machine = SidecarPhase.TRAINING
 
     def _standby(self) -> wire.StandbyView:
-        return wire.StandbyView(spare=self.spare or 0, name=self.fetched)
+        name = self.fetched
+        return wire.StandbyView(spare=self.spare or 0, name=name, whole=name is not None)
 
     def _fetch_ahead(self, world: World) -> None:
-        """The first save that it finds; a newer one is no news in these stories."""
         newest = world.store.newest() if world.store.reachable and self.waits else None
-        if newest is not None and self.fetched is None:
+        if newest is not None and self.fetched != newest.name:
             self.fetched = newest.name
             self.change()
 

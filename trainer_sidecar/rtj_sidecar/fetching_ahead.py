@@ -39,6 +39,7 @@ class _Seen:
 
     name: str | None
     bytes: int
+    whole: bool = False  # nothing of it is one rank's own
     why: str | None = None
 
 
@@ -63,7 +64,12 @@ class FetchingAhead:
                 seen = await asyncio.shield(self._looking)
                 view = self._reporter.current.standby
                 if view is not None:
-                    told = {"name": seen.name, "bytes": seen.bytes, "why": seen.why}
+                    told = {
+                        "name": seen.name,
+                        "bytes": seen.bytes,
+                        "whole": seen.whole,
+                        "why": seen.why,
+                    }
                     self._reporter.set(standby=view.model_copy(update=told))
             await asyncio.sleep(LOOK_SECONDS if seen.why is None else BACK_OFF_SECONDS)
 
@@ -84,7 +90,10 @@ class FetchingAhead:
             if manifest is None:
                 return replace(seen, why=None)
             files = [file for file in manifest.files if file.ranks is None]
-            return self._fetch(run, seen, name, files)
+            found = self._fetch(run, seen, name, files)
+            is_here = found.name == name
+            whole = len(files) == len(manifest.files) if is_here else found.whole
+            return replace(found, whole=whole)
         except (StoreProblem, Cancelled) as problem:
             return replace(seen, why=str(problem))
         except OSError as error:

@@ -236,6 +236,7 @@ class StandbyView(Wire):
     spare: int
     name: str | None = None  # the save that is here whole, but for what each rank has of its own
     bytes: int = 0  # of it
+    whole: bool = False  # no rank has anything of its own in it: to take one moves no byte
     why: str | None = None  # why the newest is not here
 
 

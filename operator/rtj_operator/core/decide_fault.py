@@ -15,6 +15,7 @@ from rtj_operator.core import (
     budget,
     diagnosing,
     failures,
+    fast_path,
     flights,
     hangs,
     holds,
@@ -206,8 +207,9 @@ def _restart(gang: Gang, case: Case, faults: tuple[Fault, ...]) -> Plan:
         )
     suspicions = {"suspicions": status.suspicions}
     seen = replace(seen, status=seen.status.model_copy(update=suspicions))
+    seen = fast_path.as_it_starts(seen, status)
     chosen = starts.choose_for(seen) if gang.status.is_started else None
-    slow = starts.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
+    slow = fast_path.why_not_fast(gang, status, chosen) if gang.status.is_started else "not started"
     if slow is None and isinstance(chosen, Chosen):
         status = starts.next_start(gang, status, chosen, fast=True)
     current = status.current

@@ -1,4 +1,4 @@
-"""The point of no return of an attempt: what it starts from, and whether it may start at once.
+"""The point of no return of an attempt: what it starts from.
 
 The choice is `rules.resume`'s; here it is given what the gang reports, and its outcome is counted.
 Pure.
@@ -15,10 +15,10 @@ from rtj_api.status import (
     ResumeDecision,
     Status,
 )
-from rtj_api.wire import Report, Resume, SidecarPhase, TrialState
+from rtj_api.wire import Resume
 
 from rtj_operator.core import budget, ledger, steering, suspecting, writers
-from rtj_operator.core.gang import Gang, Member
+from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note
 
 
@@ -202,62 +202,3 @@ def _counted(
             "held_since": None,
         }
     )
-
-
-def why_not_fast(gang: Gang, status: Status, chosen: object) -> str | None:
-    """None when nobody has a byte to move or a thing to wait for; else what stands against it."""
-    current = status.current
-    if current is None or current.kind != RestartKind.IN_PLACE:
-        return "pods are made anew"
-    if current.not_before is not None:
-        return "back-off"
-    if gang.through_store:
-        return "the attempt before went through the store"
-    if current.charge == Charge.INTENT:
-        return "asked for: the older trainer is given its grace"
-    if gang.spec.shared_directory:
-        return "several pods write one directory"
-    if not isinstance(chosen, rules_resume.Chosen) or chosen.resume.scratch:
-        return "no save is at hand"
-    if chosen.resume.asked is not None:
-        return "another beginning was asked for"
-    zero = gang.rank_zero.report
-    if gang.spec.probe is not None and not _has_passed(zero, chosen.resume.name):
-        return "its probe has to pass first"
-    if zero is None or zero.fence is None:
-        return "rank 0's sidecar holds no fence"
-    for member in gang.members:
-        why = _why_member_not_fast(gang, member)
-        if why is not None:
-            return f"rank {member.rank}: {why}"
-    pinned = gang.pinned
-    missing = [r for r in range(len(gang.members)) if chosen.resume.name not in pinned.get(r, ())]
-    if missing:
-        return f"rank {missing[0]} does not have {chosen.resume.name} pinned"
-    return None
-
-
-def _has_passed(zero: Report | None, name: str | None) -> bool:
-    trial = zero.trial if zero is not None else None
-    return trial is not None and trial.name == name and trial.state == TrialState.PASSED
-
-
-def _why_member_not_fast(gang: Gang, member: Member) -> str | None:
-    pod, view, report = member.pod, member.view, member.report
-    if pod is None or pod.phase != "Running" or pod.deleting_since is not None:
-        return "its pod does not run"
-    if pod.trainer is None or not pod.trainer.running:
-        return "its container does not run"
-    if view is None or report is None or report.attempt != gang.attempt:
-        return "no report of the attempt"
-    fresh = view.connected or (
-        view.last_contact is not None
-        and gang.now - view.last_contact < gang.policy.report_fresh_seconds
-    )
-    if not fresh:
-        return "its report is old"
-    if report.terminating or not report.supervisor_seen:
-        return "its supervisor is not there"
-    if report.phase in (SidecarPhase.FAILED, SidecarPhase.IDLE):
-        return f"its sidecar is {report.phase}"
-    return None

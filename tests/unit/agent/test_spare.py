@@ -12,7 +12,7 @@ import pytest
 from kit.ganglike import Gang
 from kit.podlike import PodLike, trainer_command
 from rtj_api.contract import NO_RANK
-from rtj_api.wire import Phase, Report, SidecarPhase
+from rtj_api.wire import Phase, Report, Resume, SidecarPhase
 
 
 def slow_command(path: Path) -> list[str]:
@@ -84,6 +84,35 @@ def test_a_spare_takes_any_rank_and_moves_no_byte(gang: Gang, rank: int) -> None
     assert report.standby is None
     assert report.checkpoint.restored_bytes == 0
     assert f"at step {resume.step}" in spare.output()
+
+
+def test_a_spare_takes_a_rank_by_one_directive(gang: Gang) -> None:
+    """Told to go at once, as the survivor is: it restores what it has fetched, and trains."""
+    gang.begin()
+    spare = gang.spare(plays=1)
+    fetched(spare)
+    for pod in gang.ranks:
+        pod.kill_trainer()
+        pod.until(lambda r: r.phase is SidecarPhase.DRAINED)
+    zero = gang.ranks[0].report()
+    durable = zero.checkpoint.last_durable_name
+    waits = spare.until(lambda r: r.standby is not None and r.standby.name == durable, seconds=30)
+    assert waits.standby is not None
+    assert waits.standby.whole
+    assert durable is not None
+    resume = Resume(run="ns/gpt", name=durable, step=_step(durable), durable=True)
+    gang.ranks[1].end()
+    gang.ranks[1] = spare
+    gang.direct(Phase.GO, 2, resume=resume, fast=True)
+    report = spare.until(lambda r: (r.progress.step or 0) > (resume.step or 0))
+    assert (report.rank, report.attempt) == (1, 2)
+    assert report.checkpoint.restored_bytes == 0
+    assert f"at step {resume.step}" in spare.output()
+    # The fence is claimed behind the go, and saves of the new gang become durable under it.
+    later = gang.ranks[0].until(
+        lambda r: _step(r.checkpoint.last_durable_name or "-s0") > (resume.step or 0), seconds=60
+    )
+    assert later.fence == (zero.fence or 0) + 1
 
 
 def test_a_placed_spare_keeps_its_rank_through_restarts_and_takes_no_other(gang: Gang) -> None:
