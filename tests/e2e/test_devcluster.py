@@ -201,7 +201,7 @@ def answers(ip: str) -> bool:
 
 def test_up_twice_changes_nothing_and_another_size_is_refused(cluster: Cluster) -> None:
     before = recorded(cluster)
-    assert len(before) == 5 + 2 * 4
+    assert len(before) == 5 + 2 * 5
     cluster.up()
     cluster.up(nodes=2, gpus=GPUS)
     assert recorded(cluster) == before

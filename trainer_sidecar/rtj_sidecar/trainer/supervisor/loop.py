@@ -17,7 +17,7 @@ from .files import Mailbox, read_json, write_text, write_whole
 from .flight import Flights
 from .journal import Journal
 from .launch import arguments_of, end_of, environment_of, exit_code_of, launch, launch_hook
-from .memory import limit_hits, memory_limit, oom_kills
+from .memory import limit_hits, memory_limit, oom_kills, was_below_limit
 from .output import Log, drain, error_file, error_message, forget_errors
 from .processes import (
     about_us,
@@ -347,7 +347,7 @@ class Supervisor:
     def count_kills(self):
         kills = max(0, oom_kills() - self.kernel_kills)
         if kills:
-            is_of_node = self.limit_hits is not None and limit_hits() == self.limit_hits
+            is_of_node = was_below_limit(self.limit_hits)
             self.view.update(oomKills=kills, oomOfNode=is_of_node, memoryLimitBytes=memory_limit())
 
     def refresh(self):

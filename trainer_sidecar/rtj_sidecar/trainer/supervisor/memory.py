@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .processes import cgroup_text
 
+NEAR_LIMIT = 0.95  # each CPU holds some charged pages back
 UNLIMITED = 1 << 62  # cgroup v1 says a number close to 2**63 where there is no limit
 
 
@@ -24,20 +25,37 @@ def oom_kills():
 
 
 def limit_hits():
-    """How often this container has come up against its own limit; None where nobody tells.
-
-    A process that is killed while this stays as it was is killed for an ancestor's sake: the pod's,
-    or the whole node's. cgroup v2: `oom` of memory.events; v1: memory.failcnt, which also counts
-    what was reclaimed in time, so that only an unchanged one says anything.
-    """
-    for place in places("memory.events", "memory.failcnt"):
+    """How often this container has come up against its own limit: `oom` of cgroup v2's
+    memory.events. None where nobody counts it: v1's memory.failcnt stays 0 on newer kernels."""
+    for place in places("memory.events", ""):
         try:
             with open(place, encoding="utf-8") as file:
-                lines = file.read().splitlines()
-            if place.endswith("failcnt"):
-                return int(lines[0])
-            return next(int(line.split()[1]) for line in lines if line.startswith("oom "))
+                return next(int(line.split()[1]) for line in file if line.startswith("oom "))
         except (OSError, ValueError, IndexError, StopIteration):
+            continue
+    return None
+
+
+def was_below_limit(hits_before):
+    """Whether who was killed for memory was so for an ancestor's sake: the pod's, or the node's.
+
+    `hits_before`: `limit_hits()` from before. cgroup v1 tells the container's highest use only,
+    and of all its life: with that near the limit, as reading files alone brings it there, nothing
+    is proved.
+    """
+    hits = limit_hits()
+    if hits is not None:
+        return hits == hits_before
+    peak, limit = _number("memory.max_usage_in_bytes"), memory_limit()
+    return peak is not None and (limit is None or peak < NEAR_LIMIT * limit)
+
+
+def _number(legacy):
+    for place in places("", legacy):
+        try:
+            with open(place, encoding="utf-8") as file:
+                return int(file.read())
+        except (OSError, ValueError):
             continue
     return None
 
