@@ -196,7 +196,7 @@ class Attempts:
         at.set_phase(SidecarPhase.EXITED)
         if self._storing is not None and not at.may_publish:
             self.behind.start(partial(self._publish_again, directive))
-        await self.ending.drain()
+        await self.ending.drain(of=directive)
         await self.ending.say_ending()
 
     async def _publish_again(self, directive: Directive) -> None:

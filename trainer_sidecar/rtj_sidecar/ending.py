@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 from rtj_api import contract
-from rtj_api.wire import SidecarPhase
+from rtj_api.wire import Directive, SidecarPhase
 
 from rtj_sidecar.kept_logs import KeptLogs
 from rtj_sidecar.looking import Looking
@@ -34,23 +34,29 @@ class Ending:
         self.logs = KeptLogs(station, path=station.link.run / contract.FILE_LOG)
         self._outputs = Outputs(station)
 
-    async def trainer_ended(self) -> None:
-        """The trainer of this attempt ended by itself, or was stopped: save what it saved."""
+    async def trainer_ended(self, *, of: Directive | None) -> None:
+        """The trainer of this attempt ended by itself, or was stopped: save what it saved. `of`:
+        see `drain`."""
         at = self._at
         await self._looking.once_more()
+        if at.directive != of:
+            return
         at.settled = True
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(
-                self._shipping.name_the_last(seconds=SETTLE_SECONDS), SETTLE_SECONDS
-            )
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._shipping.name_the_last(seconds=SETTLE_SECONDS)
+        if at.directive != of:
+            return
         at.reporter.set(settling=False)
         at.ship_now.set()
 
-    async def drain(self) -> None:
-        """Until nothing that finished here is left that is not durable."""
+    async def drain(self, *, of: Directive | None) -> None:
+        """Until nothing that finished here is left that is not durable. `of`: the directive that
+        this is the end of; with a later one nothing is said, for its attempt has a phase of its
+        own, and a cancellation may have been swallowed by what was waited for here."""
         at = self._at
         await asyncio.sleep(0)
-        if self._outputs.is_due() or not self._shipping.is_drained():
+        if at.directive == of and (self._outputs.is_due() or not self._shipping.is_drained()):
             at.set_phase(SidecarPhase.DRAINING)
         while not self._shipping.is_drained():
             at.ship_now.set()
@@ -59,6 +65,8 @@ class Ending:
             await self._outputs.ship(fence=self._shipping.fence)
             await asyncio.sleep(0.1)
         await self.logs.away()
+        if at.directive != of:
+            return
         self._looking.tell()
         at.set_phase(SidecarPhase.DRAINED)
 
@@ -74,7 +82,6 @@ class Ending:
         if not self._at.site.holds or run is None or fence is None:
             return
         with contextlib.suppress(StoreProblem, TimeoutError):
-            await asyncio.wait_for(
-                asyncio.to_thread(run.set_outcome, fence=fence, outcome=outcome), OUTCOME_SECONDS
-            )
+            async with asyncio.timeout(OUTCOME_SECONDS):
+                await asyncio.to_thread(run.set_outcome, fence=fence, outcome=outcome)
             log.info("the run is %s", outcome.value)

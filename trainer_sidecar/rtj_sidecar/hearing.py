@@ -134,12 +134,14 @@ class Hearing:
             self._looking.tell()
 
     async def _after_end(self) -> None:
+        of = self._at.directive
         try:
-            await self._attempts.ending.trainer_ended()
+            await self._attempts.ending.trainer_ended(of=of)
             if self._at.reporter.current.phase is not SidecarPhase.FAILED:
-                await self._attempts.ending.drain()
+                await self._attempts.ending.drain(of=of)
         finally:
-            self._at.reporter.set(settling=False)
+            if self._at.directive == of:
+                self._at.reporter.set(settling=False)
 
     def hear_directive(self, directive: Directive) -> None:
         at = self._at
