@@ -71,9 +71,9 @@ def test_a_stillness_that_ends_by_itself_was_survived() -> None:
 
 def test_a_stillness_that_a_restart_ended_is_given_more_time_the_next_time() -> None:
     """A last upload that takes a minute must not be cut short by each restart."""
-    life = stepped(1, 1, 1, 1, 1, at=0.0).with_stillness(40.0, now=51.0).begun(now=51.0)
-    assert life.survived == 11
-    assert limit_of(Standing.STILL, life.pace) == 22
+    life = stepped(1, 1, 1, 1, 1, at=0.0).with_stillness(31.0, now=51.0).begun(now=51.0)
+    assert life.survived == 20
+    assert limit_of(Standing.STILL, life.pace) == 40
     stopped = stepped(1, at=0.0).with_stillness(40.0, now=47.0, is_stopped=True)
     assert stopped.begun(now=47.0).survived == 0
     assert stopped.with_stillness(None, now=90.0).survived == 0
