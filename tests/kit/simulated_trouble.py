@@ -83,4 +83,9 @@ def found(world: World, pod: Pod) -> wire.Found | None:
         return None
     listed = (c for c in world.candidates(pod) if c.name == wanted.value)
     save = next(listed, None) or world.store.by_name(wanted.value)
-    return wire.Found(asked=wanted.asked, save=save) if save is not None else None
+    if save is not None:
+        return wire.Found(asked=wanted.asked, save=save)
+    if "/" in wanted.value:
+        return None  # another run is still being brought over
+    problem = f"there is no save {wanted.value} in this run"
+    return wire.Found(asked=wanted.asked, problem=problem)

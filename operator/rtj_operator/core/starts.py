@@ -27,7 +27,8 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
     wish = steering.wanted(gang)
     if wish is not None:
         asked = steering.choose(gang, wish)
-        return asked or rules_resume.NoChoice(Reason.PREPARING, "rank 0's sidecar looks for it")
+        if not (suspecting.is_freed(wish) and _is_lost(asked)):
+            return asked or rules_resume.NoChoice(Reason.PREPARING, "rank 0's sidecar looks for it")
     report = gang.rank_zero.report
     status = gang.status
     return rules_resume.choose(
@@ -48,6 +49,13 @@ def choose_for(gang: Gang) -> rules_resume.Chosen | rules_resume.NoChoice:
             bad=suspecting.why_passed_over(status, proved=True),
         )
     )
+
+
+def _is_lost(asked: rules_resume.Chosen | rules_resume.NoChoice | None) -> bool:
+    """It was on disks only, and went with a pod: nobody has to be asked what to take instead."""
+    if not isinstance(asked, rules_resume.NoChoice):
+        return False
+    return asked.reason == Reason.RESUME_FROM_UNUSABLE
 
 
 def _at_hand(gang: Gang) -> dict[int, frozenset[str]]:

@@ -19,6 +19,8 @@ from rtj_operator.core.gang import Gang
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
 
+_FREED = "suspicion withdrawn"
+
 
 def why_passed_over(status: Status, *, proved: bool) -> dict[str, str]:
     """By name: why a save is not tried: another goes first, or it is proved bad."""
@@ -30,6 +32,11 @@ def why_passed_over(status: Status, *, proved: bool) -> dict[str, str]:
     }
 
 
+def is_freed(wish: WantedBeginning) -> bool:
+    """Nobody asked for it: its suspicion was withdrawn."""
+    return wish.asked.startswith(_FREED)
+
+
 def without_suspicion(gang: Gang) -> Gang:
     """The gang once no save is suspect any more: the next start is from the newest of them, by
     name, for the attempt from the older one has made a branch of it."""
@@ -39,7 +46,7 @@ def without_suspicion(gang: Gang) -> Gang:
     if freed and steering.wanted(gang) is None:
         wanted = WantedBeginning(
             value=freed[0].name,
-            asked=f"suspicion withdrawn after attempt {status.attempt}",
+            asked=f"{_FREED} after attempt {status.attempt}",
         )
         known = status.beginnings.model_dump()
         update["beginnings"] = Beginnings.model_validate({**known, "wanted": wanted.model_dump()})

@@ -203,3 +203,18 @@ def test_an_unreadable_request_is_answered_once_by_event_and_status() -> None:
     last = status_of(plan).last_request
     assert (last.id, "no JSON" in last.result) == ("x!1", True)
     assert decide(applied(seen, plan)).rule != "wish"
+
+
+def test_a_freed_save_that_went_with_its_pod_is_nobodys_question() -> None:
+    """Its suspicion was withdrawn, so the operator itself asked for it; it was on a disk only."""
+    asked = "suspicion withdrawn after attempt 6"
+    seen = prepared(candidates=[OLD], found=found(problem="there is no save", asked=asked))
+    job = seen.job
+    assert job is not None
+    wanted = {"wanted": {"value": "f3-n84-s84", "asked": asked}}
+    known = job.status.model_dump()
+    current = {**known["current"], **wanted}
+    status = Status.model_validate({**known, "beginnings": wanted, "current": current})
+    plan = decide(with_job(seen, status=status))
+    assert plan.rule == "choose"
+    assert status_of(plan).resume.name == OLD.name
