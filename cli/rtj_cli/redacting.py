@@ -38,7 +38,7 @@ _ASSIGNED = re.compile(
 )
 _FLAG = re.compile(rf"(?P<head>--?[\w-]*(?:{_WORD})[\w-]*[ =])(?P<value>\S+)", re.IGNORECASE)
 _HARMLESS = re.compile(r"^[\"']?(?:true|false|null|none|\[REDACTED\]|)[\"']?$", re.IGNORECASE)
-# Fields that name a Secret, and counts of a language model's tokens.
+# Fields that name a Secret, and counts of tokens that a model reads.
 _NAMES_ONE = re.compile(r"(?:credentialsSecret|secretName|secretRef|secretKeyRef)", re.IGNORECASE)
 _COUNT = re.compile(r"tokens?", re.IGNORECASE)
 _NUMBER = re.compile(r"^[\d.,eE+-]{1,12}$")

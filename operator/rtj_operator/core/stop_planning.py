@@ -1,4 +1,4 @@
-"""Whether a stop step can be asked for now, with the sum that it rests on: what the ranks report of
+"""Whether there is time for a stop step, with the sum that it rests on: what the ranks report of
 their steps and saves, put into the rule that decides.
 
 Must never look at a clock of a pod as if it were ours. Pure.

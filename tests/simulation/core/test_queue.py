@@ -148,6 +148,7 @@ def test_a_node_is_lost_beside_a_preemption(first: str, after: float) -> None:
         op.run(after)
     op.run(120)
     settled(op, saved=saved)
+    assert is_training(op)
 
 
 @pytest.mark.parametrize("write", range(8))

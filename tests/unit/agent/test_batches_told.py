@@ -49,3 +49,4 @@ def test_each_attempt_is_told_its_own_and_a_job_of_one_size_nothing(pod: PodLike
     says(pod, "told --accumulation=$(RTJ_GRADIENT_ACCUMULATION) 0.666666667 None 1\n")
     go(pod, 3, None)
     says(pod, "told --accumulation=$(RTJ_GRADIENT_ACCUMULATION) None None 1\n")
+    assert pod.output().count("told ") == 3, "each trainer was told once"

@@ -215,6 +215,16 @@ async def test_the_last_share_of_one_rank_goes_with_the_outputs_where_all_succee
         assert found == [".rank1/rank1/step_30.pt"]
 
 
+def whole_save_of_rank_zero(fleet: Fleet, step: int) -> None:
+    """All that its `.metadata` names lies with rank 0."""
+    made = fleet.directory / f"whole-{step}"
+    dcp_directory(made, {**KEYS, "step": step}, ranks=1)
+    home = fleet.pods[0].path / f"step_{step}"
+    home.mkdir()
+    for name in ("__0_0.distcp", ".metadata"):
+        (home / name).write_bytes((made / name).read_bytes())
+
+
 async def test_a_last_save_of_one_rank_that_its_layout_finds_whole_is_durable(
     tmp_path: Path,
 ) -> None:
@@ -224,11 +234,7 @@ async def test_a_last_save_of_one_rank_that_its_layout_finds_whole_is_durable(
         for step in (10, 20):
             save(fleet, step, place="step_{}")
             await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
-        dcp_directory(fleet.directory / "whole-30", {**KEYS, "step": 30}, ranks=1)
-        home = fleet.pods[0].path / "step_30"
-        home.mkdir()
-        for name in ("__0_0.distcp", ".metadata"):
-            (home / name).write_bytes((fleet.directory / "whole-30" / name).read_bytes())
+        whole_save_of_rank_zero(fleet, 30)
         for pod in fleet.pods:
             pod.exit_code = 0
         await fleet.until(
@@ -298,11 +304,7 @@ async def test_who_did_not_share_in_the_last_save_is_waited_for_in_the_next(
         for step in (10, 20):
             save(fleet, step, place="step_{}")
             await fleet.until(partial(is_durable, fleet, step), why=f"{step} durable")
-        dcp_directory(fleet.directory / "whole-30", {**KEYS, "step": 30}, ranks=1)
-        home = fleet.pods[0].path / "step_30"
-        home.mkdir()
-        for name in ("__0_0.distcp", ".metadata"):
-            (home / name).write_bytes((fleet.directory / "whole-30" / name).read_bytes())
+        whole_save_of_rank_zero(fleet, 30)
         for pod in fleet.pods:
             pod.exit_code = 1
         assert (await fleet.begin()).step == 30
