@@ -62,8 +62,8 @@ class Totals:
 
     @property
     def job_series(self) -> int:
-        """Series that belong to one job."""
-        return sum(s.name.startswith("training_job_") for s in self.samples)
+        """Series that belong to one job, and go with it; what a namespace's jobs did stays."""
+        return sum(s.name.startswith("training_job_") and "name" in s.labels for s in self.samples)
 
 
 class CountedOperator(OperatorProcess):

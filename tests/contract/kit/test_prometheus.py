@@ -91,7 +91,7 @@ def test_series_arrive_with_the_labels_of_the_job_and_vanish_with_it(jobs: Jobs)
         assert labels == {"namespace": "ml", "name": "gpt", "job": OPERATOR_JOB}
         assert "exported_namespace" not in sample.labels
         jobs.gone("gpt")
-        left = 'count({__name__=~"training_job_.+"})'
+        left = 'count({__name__=~"training_job_.+",name!=""})'
         prometheus.wait("its series are gone", lambda: prometheus.value(left) is None)
 
 
