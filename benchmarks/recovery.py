@@ -49,7 +49,6 @@ from kit.loads import PREFIX, WRITES
 from kit.rtj import Job
 from kit.stack import OPERATOR_NAMESPACE, Stack, stack
 from prometheus_client.parser import text_string_to_metric_families
-from rtj_api import contract
 from rtj_api.status import parse_time
 
 from benchmarks.indexed_job import builtin
@@ -105,23 +104,12 @@ class Scene:
         return seen
 
 
-def apart(name: str) -> dict[str, Any]:
-    """Each pod of the job on a node of its own."""
-    term = {
-        "labelSelector": {"matchLabels": {contract.LABEL_JOB: name}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    return {
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    }
-
-
 def our_job(scene: Scene, *, name: str, fault: str) -> Job:
     """Training, with a save that both ranks have; and a ready spare that has it, if one is asked
     for."""
     space = scene.space
     store = manifests.store(endpoint=scene.made.s3.endpoint, prefix=space.namespace)
-    more: dict[str, Any] = {"pod": apart(name)} if fault in ON_NODES else {}
+    more: dict[str, Any] = {"pod": manifests.apart(name)} if fault in ON_NODES else {}
     if fault == "spare":
         more["recovery"] = {"spares": 1}
     job = manifests.counter(

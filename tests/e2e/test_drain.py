@@ -220,14 +220,10 @@ def signalled(product: Stack, space: Kube, by: str, **more: Any) -> Job:
 def on_nodes_of_their_own(job: str, *, off: str) -> dict[str, Any]:
     """The affinity of pods that are never on one node, nor on that one."""
     keep_off = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [off]}
-    term = {
-        "labelSelector": {"matchLabels": {contract.LABEL_JOB: job}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
     when = "requiredDuringSchedulingIgnoredDuringExecution"
     return {
+        **manifests.apart(job)["affinity"],
         "nodeAffinity": {when: {"nodeSelectorTerms": [{"matchExpressions": [keep_off]}]}},
-        "podAntiAffinity": {when: [term]},
     }
 
 

@@ -92,7 +92,9 @@ def applied(space: Kube, volume: Volume) -> Job:
     command = ["python3", "-S", f"{manifests.CODE}/kit/trainers/witness.py"]
     command += ["--out", "/shared/ckpt", "--journal", "/shared/journal"]
     command += ["--end-when", "/shared/end", "--save-every", str(SAVE_EVERY)]
-    manifest = manifests.job("gpt", store={}, command=command, resume_args=())
+    manifest = manifests.job(
+        "gpt", store={}, command=command, resume_args=(), pod=manifests.apart("gpt")
+    )
     manifest["spec"]["checkpoint"] = {"path": "/shared/ckpt"}
     trainer = manifests.trainer_of(manifest)
     trainer["volumeMounts"].append({"name": "shared", "mountPath": "/shared"})

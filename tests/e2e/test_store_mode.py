@@ -17,24 +17,11 @@ from kit.reference import final_weights, uninterrupted_ddp
 from kit.rtj import Job
 from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
-from rtj_api.contract import LABEL_JOB, PORT_STATUS
+from rtj_api.contract import PORT_STATUS
 from rtj_api.reasons import Reason
 
 STEPS = 160
 SAVE_EVERY = 5
-# Each rank on a node of its own: a node's end leaves survivors, who fail first.
-APART = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "labelSelector": {"matchLabels": {LABEL_JOB: "gpt"}},
-                    "topologyKey": "kubernetes.io/hostname",
-                }
-            ]
-        }
-    }
-}
 
 
 @pytest.fixture
@@ -74,7 +61,13 @@ def test_a_job_whose_pods_the_operator_cannot_hear(deaf: Stack, space: Kube) -> 
         job = Job(kube=space, name="gpt")
         space.apply(
             manifests.ddp(
-                "gpt", store=store, save_every=SAVE_EVERY, steps=STEPS, step_seconds=0.25, pod=APART
+                "gpt",
+                store=store,
+                save_every=SAVE_EVERY,
+                steps=STEPS,
+                step_seconds=0.25,
+                # A node's end leaves survivors, who fail first.
+                pod=manifests.apart("gpt"),
             )
         )
 

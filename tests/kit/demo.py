@@ -88,6 +88,7 @@ def run(made: Stack, line: Timeline) -> bool:
             save_every=SAVE_EVERY,
             step_seconds=0.3,
             root=True,
+            pod=manifests.apart("gpt"),
         )
     )
     job = Job(kube=space, name="gpt")

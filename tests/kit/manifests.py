@@ -113,6 +113,18 @@ def store(
     return {"url": url, "endpoint": endpoint, "credentialsSecret": secret}
 
 
+def apart(job: str) -> Manifest:
+    """A pod's spec in which no two pods of `job` share a node: left alone, the scheduler puts them
+    where the least runs, which may be one node."""
+    term = {
+        "labelSelector": {"matchLabels": {contract.LABEL_JOB: job}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+
+
 def job(
     name: str,
     *,
