@@ -24,14 +24,16 @@ def is_silent(running: list[Pod]) -> bool:
 
 def stall(pod: Pod, *, now: float) -> wire.StallView | None:
     trainer = pod.trainer
-    if trainer is None or trainer.state != TrainerState.RUNNING or trainer.first_step_at is None:
+    if trainer is None or trainer.state != TrainerState.RUNNING:
         return None
     since = trainer.updated_at or trainer.started_at
     standing = trainer.hung or Standing.STILL
     told = silence(Life(sign_at=since, fell_at=since), standing=standing, now=now)
     if told is None:
         return None
-    pace = wire.PaceView(usual=1.0, longest=1.0)
+    # Before its first step nobody knows its pace.
+    known = trainer.first_step_at is not None
+    pace = wire.PaceView(usual=1.0, longest=1.0) if known else wire.PaceView()
     return wire.StallView(standing=standing, since=since, fell_at=since, pace=pace)
 
 
