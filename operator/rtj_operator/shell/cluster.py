@@ -14,7 +14,8 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote_plus as quote  # "/" too: some names come from reports
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from kubernetes.aio import config

@@ -7,6 +7,7 @@ this operator does not serve, nothing is known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from rtj_operator.core.observed import JobKey, ReportView
@@ -15,6 +16,9 @@ from rtj_operator.shell.views import controller_uid, pod_view
 
 LIST_SECONDS = 5.0
 LOST_SECONDS = 120.0
+# RFC 1123: a namespace, and a job whose name fits the label of its pods. A report may hold anything.
+SPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+JOB_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
 class FenceOwners:
@@ -49,7 +53,9 @@ class FenceOwners:
             if view.report is not None
             and (told := view.report.holder) is not None
             and told.namespace
+            and SPACE_NAME.fullmatch(told.namespace)
             and told.job
+            and JOB_NAME.fullmatch(told.job)
         }
         strangers = {
             owner: uid

@@ -80,8 +80,12 @@ class Reports:
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=60, socket_factory=_impatient_socket
         )
+        # Bytes as they come: a few compressed ones may stand for a gigabyte.
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=POLL_TIMEOUT, auto_decompress=True
+            connector=connector,
+            timeout=POLL_TIMEOUT,
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity"},
         )
 
     async def close(self) -> None:
@@ -165,7 +169,11 @@ class Reports:
             quiet = min(gang / QUIET_A_SECOND, QUIET_MAX_SECONDS)
             if quiet > 1:  # a sidecar holds progress back for a second of itself
                 query["quiet"] = f"{quiet * random.uniform(0.7, 1.3):.2f}"
-        async with self._session.get(endpoint.url, params=query) as response:
+        # A pod that redirects would have this process ask, from its own place in the network,
+        # whatever that pod cannot reach itself.
+        async with self._session.get(
+            endpoint.url, params=query, allow_redirects=False
+        ) as response:
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
             body = await response.content.read(MAX_REPORT_BYTES + 1)

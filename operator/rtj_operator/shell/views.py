@@ -179,7 +179,7 @@ def controller_uid(raw: Raw) -> str | None:
     """UID of the ResumableTrainingJob that controls this pod; None if another thing does."""
     for owner in raw["metadata"].get("ownerReferences") or []:
         ours = owner.get("kind") == contract.KIND
-        if owner.get("controller") and ours and owner["apiVersion"].startswith(contract.GROUP):
+        if owner.get("controller") and ours and owner["apiVersion"].startswith(f"{contract.GROUP}/"):
             return str(owner["uid"])
     return None
 
@@ -254,7 +254,7 @@ def trainer_name(pod_spec: Raw) -> str | None:
 def status_port_of(raw: Raw) -> int | None:
     """The port of this pod's sidecar, from its own manifest."""
     port = _told(raw).get("statusPort")
-    return port if isinstance(port, int) else None
+    return port if type(port) is int and 0 < port < 65536 else None
 
 
 def _told(raw: Raw) -> Raw:
@@ -264,7 +264,7 @@ def _told(raw: Raw) -> Raw:
             values = {e["name"]: e.get("value") for e in container.get("env") or []}
             try:
                 told = json.loads(values[contract.ENV_CONFIG])
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, RecursionError):
                 return {}
             return told if isinstance(told, dict) else {}
     return {}

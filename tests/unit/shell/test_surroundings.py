@@ -234,6 +234,36 @@ async def test_a_job_that_is_gone_holds_its_run_while_its_pods_drain(
     assert seen == {"here/gone": lives}
 
 
+@pytest.mark.parametrize(
+    ("namespace", "job"),
+    [
+        ("../../v1", "old"),
+        ("..", "old"),
+        ("a/../b", "old"),
+        ("a?x", "old"),
+        ("A", "old"),
+        ("a" * 64, "old"),
+        ("a", "old,other"),
+        ("a", "!old"),
+        ("a", "old)"),
+        ("a", "o" * 64),
+        ("a\n", "old"),
+    ],
+)
+async def test_a_report_makes_the_operator_ask_for_no_place_of_its_choice(
+    cluster, clock, namespace: str, job: str
+) -> None:
+    """It would ask with rights that the pod has not got."""
+    heard = reporting("here/gone")
+    holder = wire.Holder(
+        owner="here/gone", namespace=namespace, job=job, attempt=1, fence=1, claimed_at=0
+    )
+    told = heard.report.model_copy(update={"holder": holder})
+    owners = FenceOwners(cluster, cluster_uid="here", sees_all=True, clock=clock)
+    assert await owners.lives([replace(heard, report=told)], job_uid="me") == {"here/gone": False}
+    assert cluster.calls == ["list_jobs"]
+
+
 # --- events ------------------------------------------------------------------------------------
 
 
