@@ -226,7 +226,8 @@ class Prometheus:
             "scrape_configs": [
                 {
                     "job_name": each.job,
-                    "honor_labels": True,  # as our monitors have it
+                    "honor_labels": each.is_believed,
+                    **({} if each.is_believed else DISTRUST),
                     "scrape_interval": each.interval,
                     "scrape_timeout": each.interval,
                     "file_sd_configs": [{"files": [str(self._targets_file(each))]}],
@@ -260,6 +261,20 @@ class Prometheus:
         raise PrometheusError(
             f"{name} did not get ready (exit {process.poll()}):\n{process.log_tail()}"
         )
+
+
+# As the chart's PodMonitor has it.
+DISTRUST: dict[str, Any] = {
+    "sample_limit": 2000,
+    "metric_relabel_configs": [
+        {"action": "labeldrop", "regex": "exported_(namespace|name|rank)"},
+        {
+            "action": "keep",
+            "source_labels": ["__name__"],
+            "regex": "resumable_training_sidecar_.+",
+        },
+    ],
+}
 
 
 def _serve_receiver(receiver: Receiver, stack: contextlib.ExitStack) -> str:

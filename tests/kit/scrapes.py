@@ -29,6 +29,7 @@ class Scrape:
     job: str
     groups: Callable[[], list[Group]]
     interval: str = "1s"
+    is_believed: bool = True  # its own labels go before those of its target
 
 
 def static_scrape(job: str, targets: Sequence[str], *, interval: str = "1s") -> Scrape:
@@ -58,7 +59,7 @@ def sidecar_scrape(kube: Kube, *, interval: str = "1s") -> Scrape:
             for at in _ports(pod, name=contract.PORT_STATUS_NAME)
         ]
 
-    return Scrape(job=SIDECAR_JOB, groups=groups, interval=interval)
+    return Scrape(job=SIDECAR_JOB, groups=groups, interval=interval, is_believed=False)
 
 
 def _sidecar_labels(pod: dict[str, Any]) -> dict[str, str]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kit.chart import CHART
 from kit.prometheus import Prometheus
-from kit.scrapes import OPERATOR_JOB, hurried, static_scrape
-from prometheus_client import start_http_server
+from kit.scrapes import OPERATOR_JOB, SIDECAR_JOB, Scrape, hurried, static_scrape
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.metrics import OperatorMetrics
 
@@ -93,6 +93,37 @@ def test_series_arrive_with_the_labels_of_the_job_and_vanish_with_it(jobs: Jobs)
         jobs.gone("gpt")
         left = 'count({__name__=~"training_job_.+",name!=""})'
         prometheus.wait("its series are gone", lambda: prometheus.value(left) is None)
+
+
+def test_a_pod_can_say_nothing_of_another_job(jobs: Jobs) -> None:
+    """A pod of namespace `evil` says that the job of `ml` is at step 0, and that the operator of
+    that job counts restarts."""
+    lies = CollectorRegistry()
+    labels = ["namespace", "name", "rank", "job"]
+    named = ("ml", "gpt", "0", OPERATOR_JOB)
+    step = Gauge("resumable_training_sidecar_progress_step", "-", labels, registry=lies)
+    step.labels(*named).set(7)
+    Gauge("training_job_restart_count_total", "-", labels, registry=lies).labels(*named).set(99)
+    server, _ = start_http_server(0, addr="127.0.0.1", registry=lies)
+    its = {"namespace": "evil", "name": "own", "rank": "1", "pod": "own-1-1-abcd"}
+    pods = Scrape(
+        job=SIDECAR_JOB,
+        groups=lambda: [
+            {"targets": [f"127.0.0.1:{server.server_address[1]}"], "labels": its},
+        ],
+        is_believed=False,
+    )
+    jobs.seen("gpt", running(restarts=1))
+    with Prometheus(scrapes=[static_scrape(OPERATOR_JOB, [jobs.target]), pods]) as prometheus:
+        name = "resumable_training_sidecar_progress_step"
+        prometheus.wait("the pod is scraped", lambda: prometheus.value(name) == 7)
+        [sample] = prometheus.query(name)
+        assert {key: sample.labels[key] for key in its} == its
+        assert sample.labels["job"] == SIDECAR_JOB
+        restarts = "training_job_restart_count_total"
+        prometheus.wait("the operator is scraped", lambda: prometheus.value(restarts) == 1)
+    server.shutdown()
+    server.server_close()
 
 
 def test_each_rule_fires_on_its_case_and_none_on_a_healthy_job(jobs: Jobs) -> None:

@@ -13,6 +13,7 @@ import yaml
 from kit import tools
 from kit.chart import CHART, MONITORING_APIS, render
 from kit.chart_objects import VARIANTS, find, kinds, operator
+from kit.prometheus import DISTRUST
 
 SYNC = CHART.parent / "sync.py"
 
@@ -170,7 +171,17 @@ def test_monitors_select_what_there_is() -> None:
     )
     pods = find(objects, "PodMonitor")["spec"]
     assert pods["namespaceSelector"] == {"matchNames": ["team-a"]}
-    assert pods["podMetricsEndpoints"][0]["port"] == "rtj-metrics"
+    [of_pods] = pods["podMetricsEndpoints"]
+    assert of_pods["port"] == "rtj-metrics"
+    # What the tests' Prometheus does with hostile pods is what the monitor asks for.
+    assert of_pods["honorLabels"] is False
+    assert {
+        "sample_limit": pods["sampleLimit"],
+        "metric_relabel_configs": [
+            {{"sourceLabels": "source_labels"}.get(key, key): value for key, value in rule.items()}
+            for rule in of_pods["metricRelabelings"]
+        ],
+    } == DISTRUST
     assert find(render(api_versions=MONITORING_APIS), "PodMonitor")["spec"][
         "namespaceSelector"
     ] == {"any": True}
