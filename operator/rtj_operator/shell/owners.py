@@ -16,7 +16,8 @@ from rtj_operator.shell.views import controller_uid, pod_view
 
 LIST_SECONDS = 5.0
 LOST_SECONDS = 120.0
-# RFC 1123: a namespace, and a job whose name fits the label of its pods. A report may hold anything.
+# RFC 1123: a namespace, and a job whose name fits the label of its pods. A report may hold
+# anything.
 SPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 JOB_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 

@@ -71,9 +71,7 @@ class Pusher:
         signature = base64.b64encode(self._key.sign(contract.SIGNED_PREFIX + body)).decode()
         headers = {contract.HEADER_SIGNATURE: signature, "Content-Type": "application/json"}
         try:
-            async with self._session.post(
-                url, data=body, headers=headers, allow_redirects=False
-            ):
+            async with self._session.post(url, data=body, headers=headers, allow_redirects=False):
                 pass  # whatever it says, its next report tells
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.debug("not pushed", extra={"url": url, "why": f"{type(error).__name__}: {error}"})

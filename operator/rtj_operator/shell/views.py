@@ -179,7 +179,11 @@ def controller_uid(raw: Raw) -> str | None:
     """UID of the ResumableTrainingJob that controls this pod; None if another thing does."""
     for owner in raw["metadata"].get("ownerReferences") or []:
         ours = owner.get("kind") == contract.KIND
-        if owner.get("controller") and ours and owner["apiVersion"].startswith(f"{contract.GROUP}/"):
+        if (
+            owner.get("controller")
+            and ours
+            and owner["apiVersion"].startswith(f"{contract.GROUP}/")
+        ):
             return str(owner["uid"])
     return None
 
