@@ -44,7 +44,7 @@ COPY --from=operator-packages /opt/rtj/packages /opt/rtj/packages
 COPY crds/rtj_api /opt/rtj/app/rtj_api
 COPY operator/rtj_operator /opt/rtj/app/rtj_operator
 RUN python3 -m compileall -q /opt/rtj/app \
- && PYTHONDONTWRITEBYTECODE= python3 -c 'import rtj_operator.__main__'
+ && PYTHONDONTWRITEBYTECODE='' python3 -c 'import rtj_operator.__main__'
 USER 65532:65532
 
 FROM ${BASE} AS sidecar
@@ -60,4 +60,4 @@ COPY --from=sidecar-packages /opt/rtj/packages /opt/rtj/packages
 COPY crds/rtj_api /opt/rtj/app/rtj_api
 COPY trainer_sidecar/rtj_sidecar /opt/rtj/app/rtj_sidecar
 RUN python3 -m compileall -q /opt/rtj/app \
- && PYTHONDONTWRITEBYTECODE= python3 -c 'import rtj_sidecar.serve, rtj_sidecar.metrics, rtj_sidecar.stores.s3'
+ && PYTHONDONTWRITEBYTECODE='' python3 -c 'import rtj_sidecar.serve, rtj_sidecar.metrics, rtj_sidecar.stores.s3'

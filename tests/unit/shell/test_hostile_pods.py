@@ -1,4 +1,4 @@
-"""What a pod that is made to harm can do to the operator that listens to it: nothing but be unheard.
+"""What a pod that is made to harm can do to the operator that listens to it: be unheard.
 
 The pods' part is played by real HTTP servers on loopback.
 """
