@@ -11,20 +11,29 @@ import json
 import sys
 from pathlib import Path
 
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "resumable-training-operator" / "files" / "dashboards"
 sys.path.insert(0, str(HERE))
 
-import training_jobs  # noqa: E402
+import checkpoints  # noqa: E402
+import fleet  # noqa: E402
+import job  # noqa: E402
+import operator_health  # noqa: E402
 
 
 def rendered() -> dict[str, str]:
     """File name → text of every dashboard."""
-    board = json.loads(json.dumps(training_jobs.build().build(), cls=JSONEncoder))
-    board["annotations"] = {"list": [training_jobs.starts_annotation()]}
-    return {"training-jobs.json": json.dumps(board, indent=2, sort_keys=True) + "\n"}
+    boards = [module.build() for module in (fleet, job, checkpoints, operator_health)]
+    return {
+        f"{board.uid}.json": json.dumps(board.dump(), indent=2, sort_keys=True) + "\n"
+        for board in boards
+    }
+
+
+def drifted(folder: Path, wanted: dict[str, str]) -> set[str]:
+    """Names of the files in `folder` that are not as wanted, not there, or not wanted."""
+    there = {path.name: path.read_text() for path in folder.glob("*.json")}
+    return {name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name)}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,23 +41,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="change nothing, fail on a difference")
     check = parser.parse_args(arguments).check
     wanted = rendered()
-    stale = {path.name for path in OUT.glob("*.json")} - set(wanted)
-    different = {
-        name
-        for name, text in wanted.items()
-        if not (OUT / name).exists() or (OUT / name).read_text() != text
-    }
-    if check and (stale or different):
-        names = ", ".join(sorted(stale | different))
+    changed = drifted(OUT, wanted)
+    if check and changed:
+        names = ", ".join(sorted(changed))
         print(
             f"{names}: not what the source says: run charts/dashboards/generate.py", file=sys.stderr
         )
         return 1
-    for name in stale:
-        (OUT / name).unlink()
-    for name in different:
-        (OUT / name).write_text(wanted[name])
-        print(f"wrote {OUT / name}")
+    for name in sorted(changed):
+        if name in wanted:
+            (OUT / name).write_text(wanted[name])
+        else:
+            (OUT / name).unlink()
+        print(f"wrote {OUT / name}" if name in wanted else f"removed {OUT / name}")
     return 0
 
 

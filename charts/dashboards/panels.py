@@ -1,46 +1,54 @@
-"""Panels of the dashboards: one look and one way to ask for a job's series.
+"""Panels of the dashboards: one look, and a place on the grid.
 
 Must never name a series of its own; what is shown is each dashboard's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from grafana_foundation_sdk.builders import (
     common,
     dashboard,
+    heatmap,
     prometheus,
     stat,
+    statetimeline,
     timeseries,
 )
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import heatmap as heatmap_models
 from grafana_foundation_sdk.models import prometheus as prometheus_models
+from links import runbook
 
 WIDTH = 24
-
-
-JOBS = '{namespace=~"$namespace",name=~"$name"}'
-
-
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+Steps = Sequence[tuple[float | None, str]]
+PLAIN: Steps = ((None, "text"),)
+CALM: Steps = ((None, "green"),)
 
 
-def by_job(metric: str, *, condition: str = "") -> str:
-    """One series a job, whoever scraped it how often."""
-    return f"max by (namespace, name) ({metric}{JOBS}{condition})"
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What a panel says of itself. `alert`: the one whose runbook tells what to do."""
+
+    id: int
+    title: str
+    text: str
+    unit: str = "short"
+    limits: Steps = CALM
+    alert: str = ""
 
 
-def total(expression: str) -> str:
-    # No job at all is 0 jobs, and not "no data".
-    return f"sum({expression}) or vector(0)"
+def at(x: int, y: int, width: int, height: int) -> models.GridPos:
+    return models.GridPos(x=x, y=y, w=width, h=height)
 
 
 def target(
-    expression: str,
-    *,
-    ref: str = "A",
-    legend: str = "{{namespace}}/{{name}}",
-    instant: bool = False,
+    expression: str, *, ref: str = "A", legend: str = "", instant: bool = False
 ) -> prometheus.Dataquery:
     query = (
         prometheus.Dataquery()
@@ -54,7 +62,7 @@ def target(
     return query.range()
 
 
-def thresholds(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
+def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
     return (
         dashboard.ThresholdsConfig()
         .mode(models.ThresholdsMode.ABSOLUTE)
@@ -62,59 +70,58 @@ def thresholds(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
     )
 
 
-def at(x: int, y: int, width: int, height: int) -> models.GridPos:
-    return models.GridPos(x=x, y=y, w=width, h=height)
+def worded(panel: Any, words: Words, position: models.GridPos) -> Any:
+    """The panel with its words, unit, thresholds and place."""
+    panel = (
+        panel.id(words.id)
+        .title(words.title)
+        .description(words.text)
+        .datasource(DATASOURCE)
+        .unit(words.unit)
+        .thresholds(thresholds(words.limits))
+        .grid_pos(position)
+    )
+    return panel.links([runbook(words.alert)]) if words.alert else panel
 
 
 def number(
-    id_val: int, title: str, text: str, expression: str, *, bad: float | None = None, x: int = 0
+    words: Words, expression: str, *, position: models.GridPos, decimals: int = 0, none: str = ""
 ) -> stat.Panel:
-    steps: list[tuple[float | None, str]] = [(None, "text")]
-    if bad is not None:
-        steps = [(None, "green"), (bad, "red")]
-    return (
-        stat.Panel()
-        .id(id_val)
-        .title(title)
-        .description(text)
-        .datasource(DATASOURCE)
-        .unit("short")
-        .decimals(0)
-        .thresholds(thresholds(*steps))
+    """`none`: what is said where there is no value yet."""
+    panel: stat.Panel = (
+        worded(stat.Panel(), words, position)
+        .decimals(decimals)
         .color_mode(common_models.BigValueColorMode.VALUE)
         .graph_mode(common_models.BigValueGraphMode.NONE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
-        .with_target(target(expression, legend=title))
-        .grid_pos(at(x, 0, 4, 4))
+        .with_target(target(expression, legend=words.title))
     )
+    return panel.no_value(none) if none else panel
 
 
 def lines(
-    id_val: int,
-    title: str,
-    text: str,
+    words: Words,
+    targets: Mapping[str, str],
     *,
-    unit: str,
     position: models.GridPos,
-    limits: dashboard.ThresholdsConfig,
+    stacked: bool = False,
+    bars: bool = False,
     show_limits: bool = False,
+    most: float | None = None,
+    decimals: int | None = None,
 ) -> timeseries.Panel:
-    style = (
-        common_models.GraphThresholdsStyleMode.DASHED
-        if show_limits
-        else common_models.GraphThresholdsStyleMode.OFF
-    )
-    return (
-        timeseries.Panel()
-        .id(id_val)
-        .title(title)
-        .description(text)
-        .datasource(DATASOURCE)
-        .unit(unit)
+    """`targets`: legend → expression."""
+    modes = common_models.GraphThresholdsStyleMode
+    style = common_models.GraphDrawStyle
+    panel: timeseries.Panel = (
+        worded(timeseries.Panel(), words, position)
         .min(0)
-        .thresholds(limits)
-        .thresholds_style(common.GraphThresholdsStyleConfig().mode(style))
+        .thresholds_style(
+            common.GraphThresholdsStyleConfig().mode(modes.DASHED if show_limits else modes.OFF)
+        )
+        .draw_style(style.BARS if bars else style.LINE)
         .line_interpolation(common_models.LineInterpolation.STEP_AFTER)
+        .fill_opacity(60 if stacked or bars else 0)
         .legend(
             common.VizLegendOptions()
             .show_legend(True)
@@ -127,5 +134,66 @@ def lines(
             .mode(common_models.TooltipDisplayMode.MULTI)
             .sort(common_models.SortOrder.DESCENDING)
         )
-        .grid_pos(position)
     )
+    if stacked:
+        panel = panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
+    if most is not None:
+        panel = panel.max(most)
+    if decimals is not None:
+        panel = panel.decimals(decimals)
+    for ref, (legend, expression) in zip("ABCDEFGH", targets.items(), strict=False):
+        panel = panel.with_target(target(expression, ref=ref, legend=legend))
+    return panel
+
+
+def timeline(
+    words: Words,
+    expression: str,
+    *,
+    legend: str,
+    position: models.GridPos,
+    names: Sequence[tuple[int, str, str]] = (),
+) -> statetimeline.Panel:
+    """`names`: value, its word and its colour."""
+    panel: statetimeline.Panel = (
+        worded(statetimeline.Panel(), words, position)
+        .merge_values(True)
+        .show_value(common_models.VisibilityMode.AUTO)
+        .row_height(0.8)
+        .fill_opacity(80)
+        .legend(
+            common.VizLegendOptions()
+            .show_legend(bool(names))
+            .display_mode(common_models.LegendDisplayMode.LIST)
+            .placement(common_models.LegendPlacement.BOTTOM)
+            .calcs([])
+        )
+        .with_target(target(expression, legend=legend))
+    )
+    if not names:
+        return panel
+    options = {
+        str(value): models.ValueMappingResult(text=word, color=color, index=index)
+        for index, (value, word, color) in enumerate(names)
+    }
+    return panel.mappings([models.ValueMap(options=options)])
+
+
+def durations(words: Words, expression: str, *, position: models.GridPos) -> heatmap.Panel:
+    """A histogram's bars over time; `expression` has the label `le`."""
+    panel: heatmap.Panel = (
+        worded(heatmap.Panel(), words, position)
+        .calculate(False)
+        .cell_gap(1)
+        .color(
+            heatmap.HeatmapColorOptions()
+            .mode(heatmap_models.HeatmapColorMode.SCHEME)
+            .scheme("Oranges")
+            .steps(32)
+        )
+        .y_axis(heatmap.YAxisConfig().unit("s"))
+        .with_target(
+            target(expression, legend="{{le}}").format(prometheus_models.PromQueryFormat.HEATMAP)
+        )
+    )
+    return panel

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -53,7 +54,7 @@ class Prometheus:
     """Prometheus, Alertmanager and a `Receiver`, all on 127.0.0.1, as a context manager.
 
     `rules` is the text of a rule file; `notify` an Alertmanager configuration in place of the one
-    that tells the `Receiver`.
+    that tells the `Receiver`; `history` OpenMetrics text with times, of what was scraped before.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class Prometheus:
         scrapes: Sequence[Scrape],
         rules: str = "",
         notify: Mapping[str, Any] | None = None,
+        history: str = "",
     ) -> None:
         self._notify = notify
+        self._history = history
         self._scrapes = list(scrapes)
         self._rules = rules
         self._stack = contextlib.ExitStack()
@@ -90,9 +93,11 @@ class Prometheus:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def query(self, expression: str) -> list[Sample]:
-        """An instant query, now. Raises `PrometheusError` with Prometheus's own words."""
-        answer = self._get("/api/v1/query", query=expression)
+    def query(self, expression: str, *, at: float | None = None) -> list[Sample]:
+        """An instant query, at a Unix time or now. Raises `PrometheusError` with Prometheus's own
+        words."""
+        when = {} if at is None else {"time": at}
+        answer = self._get("/api/v1/query", query=expression, **when)
         if answer["resultType"] == "scalar":
             return [Sample(labels={}, value=float(answer["result"][1]))]
         return [
@@ -238,6 +243,8 @@ class Prometheus:
         if self._rules:
             (self.data / "rules.yaml").write_text(self._rules)
             config["rule_files"] = [str(self.data / "rules.yaml")]
+        if self._history:
+            self._take_history()
         path = self.data / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))
         command = [
@@ -247,6 +254,16 @@ class Prometheus:
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         self._run("prometheus", command, ready=f"{self.url}/-/ready", stack=stack)
+
+    def _take_history(self) -> None:
+        text = self.data / "history.txt"
+        text.write_text(self._history)
+        command = [tools.promtool(), "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
+        done = subprocess.run(
+            [*command, text, self.data / "tsdb"], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise PrometheusError(f"the history was not taken: {done.stderr[-2000:]}")
 
     def _run(
         self, name: str, command: Sequence[str | Path], *, ready: str, stack: contextlib.ExitStack

@@ -216,11 +216,32 @@ def test_notes_say_what_was_left_out() -> None:
 
 
 def test_dashboard_text_reaches_the_config_map_untouched() -> None:
-    config = find(render(), "ConfigMap", name="rto-resumable-training-operator-dashboards")
-    assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
     files = {path.name: path.read_text() for path in (CHART / "files/dashboards").glob("*.json")}
-    assert files
-    assert config["data"] == files
+    assert len(files) == 4
+    assert dashboards(render()) == files
+
+
+def test_a_dashboards_links_lead_to_the_runbooks_of_the_site() -> None:
+    address = 'https://docs.example.com/a"b/{alert}/'
+    made = dashboards(render(values={"monitoring.rules.runbookURL": address}))
+    for text in made.values():
+        board = json.loads(text)
+        links = [link["url"] for panel in board["panels"] for link in panel.get("links", [])]
+        assert links
+        for url in links:
+            assert re.fullmatch(r'https://docs\.example\.com/a"b/\w+/', url)
+        assert "docs/runbooks/" not in text
+
+
+def dashboards(objects: list[dict[str, Any]]) -> dict[str, str]:
+    """File → text, of every ConfigMap with the label that Grafana's sidecar looks for."""
+    found: dict[str, str] = {}
+    for each in objects:
+        if each["metadata"].get("labels", {}).get("grafana_dashboard") == "1":
+            assert each["kind"] == "ConfigMap"
+            assert len(json.dumps(each)) < 262_144, "kubectl apply keeps a copy in an annotation"
+            found |= each["data"]
+    return found
 
 
 def test_no_template_passes_text_through_tpl() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kit.boards import BOARDS
 from kit.chart import CHART
 from kit.pages import DOCS, ROOT
 
@@ -37,20 +38,24 @@ def test_rules() -> None:
 
 
 def test_dashboards() -> None:
-    boards = list((CHART / "files" / "dashboards").glob("*.json"))
-    assert len(boards) == int(ours("dashboard ConfigMap"))
-    board = json.loads(boards[0].read_text())
-    panels: list[dict[str, Any]] = [each for each in board["panels"] if each["type"] != "row"]
-    row = re.findall(r"^\| ours, training jobs \|(.*)\|$", PAGE, flags=re.MULTILINE)[0]
-    cells = [cell.strip() for cell in row.split("|")]
-    described = sum(bool(each.get("description")) for each in panels)
-    with_unit = sum("unit" in each["fieldConfig"]["defaults"] for each in panels)
-    assert cells[0] == str(len(panels))
-    assert (cells[1], cells[3]) == (str(with_unit), str(described))
-    text = json.dumps(board)
-    fixed = len(re.findall(r"\[\d+[smhd]\]", text))
-    assert cells[4] == f"{text.count('$__rate_interval')} / {fixed}"
-    assert cells[6] == str(len(board["templating"]["list"]))
+    assert len(BOARDS) == int(ours("dashboard ConfigMap"))
+    for name, board in BOARDS.items():
+        (row,) = re.findall(rf"^\| ours, {name} \|(.*)\|$", PAGE, flags=re.MULTILINE)
+        cells = [cell.strip() for cell in row.split("|")]
+        shown: list[dict[str, Any]] = board["panels"]
+        defaults = [each.get("fieldConfig", {}).get("defaults", {}) for each in shown]
+        text = json.dumps(board)
+        fixed = len(re.findall(r"\[\d+[smhd]\]", text))
+        assert cells[:5] == [
+            str(len(shown)),
+            str(sum("unit" in each for each in defaults)),
+            str(sum("thresholds" in each for each in defaults)),
+            str(sum(bool(each.get("description")) for each in shown)),
+            f"{text.count('$__rate_interval')} / {fixed}",
+        ]
+        marks = ", ".join(mark["name"].lower() for mark in board["annotations"]["list"])
+        assert cells[5] == marks
+        assert cells[6] == str(len(board["templating"]["list"]))
 
 
 @pytest.mark.parametrize(

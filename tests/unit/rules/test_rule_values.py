@@ -96,7 +96,7 @@ def test_a_wrong_override_is_refused_by_name(overrides: dict[str, Any], message:
 
 
 def test_alerts_about_a_job_lead_to_its_dashboard() -> None:
-    there = "https://grafana.example.com/d/resumable-training-jobs"
+    there = "https://grafana.example.com/d/resumable-training-job"
     found = by_name(rendered({"monitoring.rules.dashboardURL": there}))
     wanted = f"{there}?var-namespace={{{{ $labels.namespace }}}}&var-name={{{{ $labels.name }}}}"
     for name, rule in found.items():
