@@ -29,8 +29,10 @@ def render(
     release: str = "rto",
     namespace: str = "rtj-system",
     chart: Path = CHART,
+    with_test: bool = False,
 ) -> list[dict[str, Any]]:
-    """`helm template` → the objects. `values` maps dotted names to anything JSON can say.
+    """`helm template` → the objects. `values` maps dotted names to anything JSON can say;
+    `with_test`: with those of `helm test`.
 
     Raises `AssertionError` with Helm's own message when it refuses.
     """
@@ -40,6 +42,7 @@ def render(
         release=release,
         namespace=namespace,
         chart=chart,
+        with_test=with_test,
     )
     return [document for document in yaml.safe_load_all(text) if document]
 
@@ -51,9 +54,11 @@ def render_text(
     release: str = "rto",
     namespace: str = "rtj-system",
     chart: Path = CHART,
+    with_test: bool = False,
 ) -> str:
     """As `render`, but the text that Helm wrote."""
     command = [str(tools.helm()), "template", release, str(chart), f"--namespace={namespace}"]
+    command += [] if with_test else ["--skip-tests"]
     for name, value in (values or {}).items():
         command += ["--set-json", f"{name}={json.dumps(value)}"]
     for api in api_versions:

@@ -29,6 +29,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* Of what `helm test` makes: no selector of the operator's may find it. */}}
+{{- define "rto.testLabels" -}}
+app.kubernetes.io/name: {{ include "rto.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: test
+app.kubernetes.io/part-of: resumable-training
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
 {{- define "rto.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "rto.fullname" .) .Values.serviceAccount.name }}
