@@ -218,6 +218,15 @@ class FleetPod:
                 )
             )
 
+    def sigterm(self) -> None:
+        """The kubelet ends the pod: the supervisor hears of it first."""
+        self._publish(term_received_at=time.time())
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the sidecar let the trainer's container end."""
+        return self._told(contract.FILE_RELEASE) is not None
+
     # --- the played operator ---
 
     def direct(self, phase: Phase, attempt: int, **options: object) -> None:

@@ -205,9 +205,11 @@ class Rest:
 
 
 def is_at_rest(world: World) -> bool:
-    """It trains, its pods are those that are recorded, and its spares wait."""
-    status = world.state
+    """It trains, no stop is agreed, its pods are those that are recorded, and its spares wait."""
+    status, stop = world.state, world.state.stop
     if status.phase != JobPhase.RUNNING or status.current is None:
+        return False
+    if stop is not None and stop.attempt == status.attempt and stop.step is not None:
         return False
     if status.current.first_step_at is None or status.progress.step is None:
         return False

@@ -13,26 +13,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rtj_api.reasons import Reason
-from rtj_api.wire import Candidate, Phase, Verdict
+from rtj_api.wire import Phase, Verdict
 
-from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.committing import Committing
 from rtj_sidecar.gangword import GangWord
 from rtj_sidecar.latecomers import Late, Latecomers, known_of
 from rtj_sidecar.messages import OpenShip, Seen, SeenSave
-from rtj_sidecar.naming import Group, Heard, Naming, groups, next_naming
+from rtj_sidecar.naming import Group, Heard, Naming, as_candidate, groups, next_naming
 from rtj_sidecar.opening import procs_of, world_of_new
 from rtj_sidecar.remembered import recorded_names, recorded_shape, said_as_torn
 from rtj_sidecar.runs.history import History
 from rtj_sidecar.runs.records import ShipRecord
 from rtj_sidecar.runs.ships import Ignored, Named
-from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.shiplist import ShipList
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.unions import Shape, next_shape, next_whole, shape_of
 
 NAME_GRACE_SECONDS, USUAL_GRACE_SECONDS = 2.0, 30.0
 MAX_GRACE_SECONDS = 900.0
+ENDING_GRACE_SECONDS = 5.0  # in a pod that is ended: whom it asks may have gone on without it
 
 
 class Holding:
@@ -145,6 +144,13 @@ class Holding:
         """Whether nothing that was heard of waits to become durable."""
         return not (self.list.open or self._heard or self._refusing)
 
+    def is_left_to_others(self) -> bool:
+        """All has a name, and whoever was to answer for a share had the time to: the next holder
+        can commit it without this pod, once this pod's own part is in the store."""
+        named = [ship.record.named_at for ship in self.list.open.values()]
+        answered = all(time.time() - at > ENDING_GRACE_SECONDS for at in named)
+        return answered and not (self._heard or self._refusing)
+
     def give_up_leftovers(self) -> None:
         """What an older attempt left without a name is never named by this one.
 
@@ -212,6 +218,8 @@ class Holding:
         self._give_up(lambda attempt: 0 < attempt == at.journal.entry.refused_attempt)
         late = min(MAX_GRACE_SECONDS, 2 * self._late.longest)
         longest = max(USUAL_GRACE_SECONDS, late)
+        if at.reporter.current.terminating:
+            longest = min(longest, ENDING_GRACE_SECONDS)
         world = world_of_new(at, directive) or directive.world_size
 
         def next_of(heard: Sequence[Heard]) -> Naming:
@@ -296,25 +304,11 @@ class Holding:
             OpenShip(record=ship, generations=group.generations, made_in=group.lead.attempt)
         )
         log.info("named %s, expected from ranks %s", ship.name, ship.expected)
-        facts = group.facts
-        named = Candidate(
-            name=ship.name,
-            step=ship.step,
-            epoch=ship.epoch,
-            loss=facts.loss,
-            bytes=sum(heard.save.bytes for heard in group.by_rank.values()),
-            durable=False,
-            full_state=facts.full_state,
-            has=has_of(facts.facts),
-            **said_against(facts.facts, required=at.site.config.required_keys),
-            world_size=ship.world_size,
-            layout=ship.layout,
-            needs=sorted({*ship.expected, *ship.asked}),
-            written_at=ship.named_at,
-        )
+        facts = group.facts.facts
+        named = as_candidate(ship, group, required=at.site.config.required_keys)
         if at.run is not None:
             # It may lie there from another number of processes, and be chosen before it is durable.
-            named = at.run.suiting.fitting(named, facts=facts.facts)
+            named = at.run.suiting.fitting(named, facts=facts)
         at.candidates = [named, *(c for c in at.candidates if c.name != ship.name)]
         at.tell_candidates()
         self.list.tell()

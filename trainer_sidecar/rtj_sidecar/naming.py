@@ -11,9 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from rtj_api.wire import Candidate
+
+from rtj_sidecar.checkpoints.resume_state import has_of
 from rtj_sidecar.messages import SeenSave
 from rtj_sidecar.runs.labels import labelled
-from rtj_sidecar.runs.records import SaveFacts
+from rtj_sidecar.runs.records import SaveFacts, ShipRecord
+from rtj_sidecar.runs.unfit import said_against
 from rtj_sidecar.unfinished import Told, has_nothing, is_one_save, nearest
 
 MAX_OPEN = 2
@@ -101,6 +105,26 @@ def groups(heard: Sequence[Heard]) -> list[Group]:
         else:
             place[one.rank] = one
     return [Group(group) for group in found]
+
+
+def as_candidate(ship: ShipRecord, group: Group, *, required: Sequence[str]) -> Candidate:
+    """The save that has just got its name, as one to begin from: not durable yet."""
+    facts = group.facts
+    return Candidate(
+        name=ship.name,
+        step=ship.step,
+        epoch=ship.epoch,
+        loss=facts.loss,
+        bytes=sum(heard.save.bytes for heard in group.by_rank.values()),
+        durable=False,
+        full_state=facts.full_state,
+        has=has_of(facts.facts),
+        **said_against(facts.facts, required=required),
+        world_size=ship.world_size,
+        layout=ship.layout,
+        needs=sorted({*ship.expected, *ship.asked}),
+        written_at=ship.named_at,
+    )
 
 
 def said_nothing(told: Mapping[int, Told], rank: int, group: Group) -> bool:

@@ -73,11 +73,12 @@ class Shipping:
         if not at.settled or self._looking.may_find_more:
             return False
         pending = [save for save in at.directory.saves if save.is_pending]
+        is_away = at.reporter.current.terminating and all(s.record.part_done for s in pending)
         if self._holding is not None:
-            return not pending and self._holding.is_idle()
+            is_done = not pending and self._holding.is_idle()
+            return is_done or (is_away and self._holding.is_left_to_others())
         if at.reporter.current.terminating:
-            # Whoever holds the fence can commit it without this pod.
-            return all(save.record.part_done for save in pending)
+            return is_away  # whoever holds the fence can commit it without this pod
         # Not before the holder says so: else the job could be over while it still commits.
         return not pending
 

@@ -164,3 +164,25 @@ def test_a_spare_does_not_speak_for_the_pod_whose_rank_it_took(tmp_path: Path) -
     )
     assert not ship.believes_none(PartRecord(**named, made_in=taken.made_in))
     assert ship.believes_none(PartRecord(**named, made_in=1))
+
+
+async def test_a_pod_that_is_ended_does_not_wait_for_a_rank_that_went_on_without_it(
+    tmp_path: Path,
+) -> None:
+    """Its gang is restarted around it, so nobody answers its question any more, and its time is
+    short: the rank's next word, to the next holder, completes the save."""
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        await fleet.begin()
+        fleet.pods[1].direct(Phase.PREPARE, 2, world_size=2, replaced=[0])
+        fleet.pods[0].sigterm()
+        save(fleet, 10, rank=0)
+        fleet.pods[0].exit_code = 0
+        await fleet.until(lambda: fleet.pods[0].is_released, why="drained", seconds=20)
+        assert fleet.history().ships
+        await fleet.replace(0, made_in=2)
+        fleet.attempt = 2
+        await fleet.prepare(replaced=[0])
+        await fleet.until_durable(10, seconds=20)
+        chosen = fleet.choice()
+        assert isinstance(chosen, Chosen)
+        assert chosen.resume.step == 10
