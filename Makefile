@@ -5,10 +5,10 @@ RTJ_CACHE ?= $(HOME)/.cache/rtj
 export RTJ_CACHE
 VENV := $(RTJ_CACHE)/venv
 PY := $(VENV)/bin/python
-export PYTHONPATH := $(CURDIR)/crds:$(CURDIR)/operator:$(CURDIR)/trainer_sidecar:$(CURDIR)/cli:$(CURDIR)/tests:$(CURDIR)
+export PYTHONPATH := $(CURDIR)/crds:$(CURDIR)/operator:$(CURDIR)/trainer_sidecar:$(CURDIR)/trainer_library:$(CURDIR)/cli:$(CURDIR)/tests:$(CURDIR)
 export PYTHONDONTWRITEBYTECODE := 1
 PYTEST := $(PY) -m pytest -q
-PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar cli/rtj_cli
+PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar trainer_library/rtj_trainer cli/rtj_cli
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint demo docs docs-serve test lint typecheck unit property simulation contract e2e scale schedules frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean

@@ -85,15 +85,25 @@ def chart_package(out: Path) -> Path:
 
 def wheel(out: Path) -> Path:
     """All four packages in one wheel; hatchling takes the time from SOURCE_DATE_EPOCH."""
+    return _wheel(out, ROOT, name="resumable_training_operator")
+
+
+def library(out: Path) -> Path:
+    """The trainer's library, a distribution of its own: no dependency, an older Python."""
+    return _wheel(out, ROOT / "trainer_library", name="rtj_trainer")
+
+
+def _wheel(out: Path, source: Path, *, name: str) -> Path:
     env = os.environ | {"SOURCE_DATE_EPOCH": str(commit_time())}
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", out, ROOT, env=env)
-    return next(out.glob("*.whl"))
+    words = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", out, source)
+    run(*words, env=env)
+    return next(out.glob(f"{name}-*.whl"))
 
 
 def build(out: Path) -> list[Path]:
     """Every file of a release, and SHA256SUMS over them."""
     out.mkdir(parents=True, exist_ok=True)
-    files = [chart_package(out), wheel(out)]
+    files = [chart_package(out), wheel(out), library(out)]
     files += [Path(shutil.copyfile(path, out / path.name)) for path in ALSO]
     sums = out / "SHA256SUMS"
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
@@ -150,6 +160,14 @@ def chart_is_sound() -> str:
 
 
 def wheel_is_sound() -> str:
+    return _wheel_is_sound(wheel, PACKAGES)
+
+
+def library_is_sound() -> str:
+    return _wheel_is_sound(library, ("rtj_trainer",))
+
+
+def _wheel_is_sound(wheel: Callable[[Path], Path], packages: tuple[str, ...]) -> str:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         first, second = wheel(Path(one)), wheel(Path(two))
         if first.read_bytes() != second.read_bytes():
@@ -157,7 +175,7 @@ def wheel_is_sound() -> str:
         if f"-{RELEASE}-" not in first.name:
             raise NotSo(f"the wheel is called {first.name}, the release is {RELEASE}")
         held = {name.split("/")[0] for name in zipfile.ZipFile(first).namelist()}
-        if missing := set(PACKAGES) - held:
+        if missing := set(packages) - held:
             raise NotSo(f"the wheel lacks {', '.join(sorted(missing))}")
         return f"{first.name}, {first.stat().st_size // 1024} KiB, twice the same"
 
@@ -182,6 +200,7 @@ def checks(tag: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "generated files", generated_files_agree
     yield "the chart", chart_is_sound
     yield "the wheel", wheel_is_sound
+    yield "the library's wheel", library_is_sound
     yield "nothing uncommitted", tree_is_clean
 
 

@@ -21,6 +21,7 @@ PLACES = {
     CHART: (r"^version: ", r"^appVersion: "),
     "Dockerfile": (r"resumable-training-(?:operator|sidecar):",),
     "README.md": (r"resumable-training-\$part:",),
+    "trainer_library/rtj_trainer/version.py": (r"^RELEASE = \"",),
 }
 
 

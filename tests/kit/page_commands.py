@@ -244,7 +244,8 @@ def _pip(words: Words) -> list[str]:
     wrong = [] if words[0] == "install" else [f"pip {words[0]}: not known here"]
     for word in words[1:]:
         name, _, extras = word.rstrip("]").partition("[")
-        if name not in {".", project["name"], *OTHER_PACKAGES}:
+        is_library = (ROOT / name / "pyproject.toml").is_file()
+        if not is_library and name not in {".", project["name"], *OTHER_PACKAGES}:
             wrong.append(f"no package {name} is needed")
         known = project["optional-dependencies"]
         wrong += [
