@@ -30,6 +30,7 @@ each start, waits more than 350 s.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -89,19 +90,32 @@ class Scene:
     made: Stack
     space: Kube
 
-    def writes(self) -> Counter[str]:
-        """What the operator has asked the API server to write since it began, by resource."""
+    def writes(self) -> dict[str, Counter[str]]:
+        """What each replica of the operator has asked the API server to write since it began, by
+        resource. One on a node without power does not answer, and writes nothing."""
         groups = scrapes.operator_scrape(self.made.kube, namespace=OPERATOR_NAMESPACE).groups()
-        seen: Counter[str] = Counter()
+        seen: dict[str, Counter[str]] = {}
         for target in (each for group in groups for each in group["targets"]):
-            with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
-                families = text_string_to_metric_families(answer.read().decode())
-                for sample in (s for f in families for s in f.samples):
-                    if sample.name != f"{PREFIX}_api_requests_total":
-                        continue
-                    if sample.labels["verb"] in WRITES:
-                        seen[sample.labels["resource"]] += int(sample.value)
+            with contextlib.suppress(OSError):
+                seen[target] = _written(target)
         return seen
+
+
+def _written(target: str) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    for sample in (s for f in families for s in f.samples):
+        if sample.name != f"{PREFIX}_api_requests_total":
+            continue
+        if sample.labels["verb"] in WRITES:
+            seen[sample.labels["resource"]] += int(sample.value)
+    return seen
+
+
+def _since(before: dict[str, Counter[str]], now: dict[str, Counter[str]]) -> Counter[str]:
+    """By resource; of the replicas that answered both times, and of those that are new."""
+    return sum((now[t] - before.get(t, Counter()) for t in now), Counter())
 
 
 def our_job(scene: Scene, *, name: str, fault: str) -> Job:
@@ -186,7 +200,7 @@ def observe(
     began: float,
     attempt: int,
     before: dict[int, list[Any]],
-    wrote: Counter[str],
+    wrote: dict[str, Counter[str]],
 ) -> dict[str, float]:
     """The marks, once all ranks of a later attempt are beyond what was reached before."""
     job.wait_training(attempt + 1, within=240)
@@ -195,7 +209,7 @@ def observe(
         lambda s: s["attempt"] > attempt and s["current"].get("firstStepAt"),
         within=90,
     )
-    cost = scene.writes() - wrote
+    cost = _since(wrote, scene.writes())
     assert status["restarts"] == 1, "one restart, without hands"
     starts = [job.report(rank)["trainer"]["startedAt"] for rank in (0, 1)]
     firsts = [

@@ -104,8 +104,9 @@ def culprit_of(fault: Fault | None, *, is_node_tried: bool = False) -> Culprit |
 
 
 def _detected_at(gang: Gang, fault: Fault | None) -> float:
-    """When the operator heard of it: the arrival of the culprit's report, else this pass."""
-    if fault is None:
+    """When the operator heard of it: the arrival of the culprit's report, else this pass. A silence
+    that is reported is no hang before its limit has passed."""
+    if fault is None or fault.reason == Reason.TRAINER_HUNG:
         return gang.now
     view = gang.members[fault.rank].view
     report = view.report if view is not None else None

@@ -57,6 +57,8 @@ def test_a_gang_that_does_nothing_is_started_again_in_place() -> None:
     assert current.culprit.rank == 1
     assert "process 7: T" in current.message
     assert current.fault_at == seen.now
+    # What was told at once is known to be a hang only by then.
+    assert current.detected_at == seen.now + 30
 
 
 def test_a_stopped_rank_is_not_waited_for_as_long() -> None:
