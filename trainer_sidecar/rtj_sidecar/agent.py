@@ -40,7 +40,6 @@ from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stopping import told_stop
 from rtj_sidecar.storing import Storing
-from rtj_sidecar.suspects import Suspects
 from rtj_sidecar.trainer.supervisor_link import SupervisorLink
 from rtj_sidecar.trials import told_before
 
@@ -192,7 +191,7 @@ class Agent:
             group.create_task(self.attempts.store_mode.loop())
             group.create_task(self.fence.loop())
             if self._site.holds:
-                group.create_task(Suspects(self.station).loop())
+                group.create_task(self.attempts.ending.suspects.loop())
             if self.storing is not None:
                 group.create_task(self.storing.owning.held_loop())
             if not self._site.holds:

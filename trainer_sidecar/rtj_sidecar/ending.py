@@ -19,6 +19,7 @@ from rtj_sidecar.runs.records import Outcome
 from rtj_sidecar.shipping import Shipping
 from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
+from rtj_sidecar.suspects import Suspects
 
 SETTLE_SECONDS = 2.0
 OUTCOME_SECONDS = 10.0
@@ -32,6 +33,7 @@ class Ending:
         self._looking = looking
         self._shipping = shipping
         self.logs = KeptLogs(station, path=station.link.run / contract.FILE_LOG)
+        self.suspects = Suspects(station)
         self._outputs = Outputs(station)
 
     async def trainer_ended(self, *, of: Directive | None) -> None:
@@ -68,6 +70,10 @@ class Ending:
         if at.directive != of:
             return
         self._looking.tell()
+        if at.site.holds:
+            await self.suspects.last_look()
+            if at.directive != of:
+                return
         at.set_phase(SidecarPhase.DRAINED)
 
     async def say_ending(self) -> None:

@@ -9,6 +9,7 @@ training up, and never condemn a save by any other proof.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from rtj_api.reasons import Reason
@@ -23,6 +24,7 @@ from rtj_sidecar.station import Station, log
 from rtj_sidecar.stores.base import StoreProblem
 
 LOOK_SECONDS = 1.0
+LAST_LOOK_SECONDS = 10.0
 _WORDS = (MarkKind.SUSPECT, MarkKind.POISON, MarkKind.GOOD)
 
 
@@ -84,6 +86,7 @@ class Suspects:
     def __init__(self, station: Station) -> None:
         self._at = station
         self._said: set[tuple[int, str, MarkKind]] = set()
+        self._busy = asyncio.Lock()  # no word is written twice
         self._cleared = 0  # the attempt for which it was looked whether any is suspect no more
 
     async def loop(self) -> None:
@@ -92,7 +95,20 @@ class Suspects:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
 
+    async def last_look(self) -> None:
+        """Before the pod may end: its last save may be the proof, and became durable just now. A
+        store that does not answer in time keeps nobody."""
+        if self._at.directive is None or not self._at.directive.suspects:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_LOOK_SECONDS):
+                await self.look()
+
     async def look(self) -> None:
+        async with self._busy:
+            await self._look()
+
+    async def _look(self) -> None:
         at, directive = self._at, self._at.directive
         if at.run is None or directive is None or directive.phase is not Phase.GO:
             return

@@ -28,6 +28,7 @@ class Gang:
         self.told: dict[str, object] = {}
         self._during = during
         self.link = SimpleNamespace(run=tmp_path)
+        self.site = SimpleNamespace(config=None, holds=True)
         self.reporter = SimpleNamespace(set=self.told.update)
         self.ship_now = SimpleNamespace(set=lambda: None)
 
@@ -47,6 +48,7 @@ class Gang:
         station: Any = self
         ending = Ending(station, looking, shipping)  # type: ignore[arg-type]
         monkeypatch.setattr(ending, "logs", SimpleNamespace(away=self.at("log")))
+        monkeypatch.setattr(ending, "suspects", SimpleNamespace(last_look=self.at("marks")))
         monkeypatch.setattr(ending, "_outputs", SimpleNamespace(is_due=lambda: False))
         return ending
 
@@ -58,6 +60,7 @@ class Gang:
         ("look", [], False),
         ("name", [], True),
         ("log", [], True),
+        ("marks", [], True),
     ],
 )
 async def test_a_directive_that_comes_meanwhile_has_the_word(
@@ -73,4 +76,4 @@ async def test_a_directive_that_comes_meanwhile_has_the_word(
     await ending.drain(of=of)
     assert gang.phases == phases
     assert gang.settled is settled
-    assert ("settling" in gang.told) is (during in ("nothing", "log"))
+    assert ("settling" in gang.told) is (during in ("nothing", "log", "marks"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from kit.alone import begin, newest
-from kit.orders import SCRATCH, prepared
-from kit.podlike import PodLike
+from kit.orders import SCRATCH, first_start, prepared
+from kit.podlike import PodLike, trainer_command
 from rtj_api.reasons import Reason
 from rtj_api.rules.divergence import Kind
 from rtj_api.rules.suspicion import point_beyond
@@ -176,6 +176,33 @@ def test_a_real_sidecar_marks_what_an_older_save_proves_bad(
     words = [(m["kind"], m["reason"]) for m in _marks(place) if m["kind"] != "pinned"]
     assert words[-1] == ("poison", "CheckpointPoison")
     assert "exit 1 after two steps" in _marks(place)[-1]["message"]
+
+
+def test_the_last_save_of_an_attempt_is_proof_enough(pods: list[PodLike], tmp_path: Path) -> None:
+    """The trainer ends well in the same moment: when the pod may end, the mark is there."""
+    limit = tmp_path / "limit"
+    limit.write_text("10")
+    leave = ("--limit", str(limit))
+    pod = begin(pods, tmp_path, command=lambda path: trainer_command(path, *leave, steps=30))
+    first_start(pod)
+    pod.until(lambda r: r.checkpoint.last_durable_step == 10)
+    limit.write_text("20")
+    pod.until(lambda r: r.checkpoint.last_durable_step == 20)
+    pod.kill_trainer()
+    pod.until(lambda r: not r.settling and r.phase is SidecarPhase.DRAINED)
+    limit.write_text("30")
+    report = prepared(pod, 2)
+    bad, older = report.candidates[:2]
+    assert (bad.step, older.step) == (20, 10)
+    assert bad.name is not None
+    resume = Resume(run="ns/gpt", name=older.name, step=older.step)
+    pod.direct(Phase.RESTORE, 2, resume=resume)
+    pod.until_phase(SidecarPhase.RESTORED, 2)
+    suspect = Suspect(name=bad.name, past_step=25, why="exit 1 after five steps")
+    pod.direct(Phase.GO, 2, resume=resume, suspects=[suspect])
+    pod.until(lambda r: r.attempt == 2 and r.phase is SidecarPhase.DRAINED)
+    kinds = [m["kind"] for m in _marks(tmp_path / "store/ns/gpt/marks")]
+    assert "poison" in kinds, pod.log()[-3000:]
 
 
 def _marks(place: Path) -> list[dict[str, str]]:
