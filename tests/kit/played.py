@@ -328,8 +328,10 @@ def _container(name: str, state: dict[str, Any]) -> dict[str, Any]:
 
 
 async def eventually(look: Callable[[], Any], *, within: float = 120, what: str = "") -> Any:
-    """The first truthy answer of `look`, a coroutine function or a plain one."""
-    end = time.monotonic() + within
+    """The first truthy answer of `look`, a coroutine function or a plain one. A look may ask an API
+    server: the longer it takes, the rarer they get, so that it is seen at most a tenth later."""
+    begun = time.monotonic()
+    end = begun + within
     seen: Any = None
     while time.monotonic() < end:
         seen = look()
@@ -337,5 +339,5 @@ async def eventually(look: Callable[[], Any], *, within: float = 120, what: str 
             seen = await seen
         if seen:
             return seen
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(min(1.0, max(0.02, (time.monotonic() - begun) / 10)))
     raise AssertionError(f"not within {within:.0f} s: {what}; last seen: {json.dumps(seen)}")

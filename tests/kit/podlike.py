@@ -34,6 +34,7 @@ from kit import toy_trainer
 from kit.supervised import Supervised, start_supervised, wait_for
 
 REPOSITORY = Path(__file__).parents[2]
+LOOK_SECONDS = 0.05  # a report is a millisecond of each side's processor, and some say no news
 ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join(
@@ -114,9 +115,11 @@ class PodLike:
             shell=self.shell,
         )
 
-    def answers(self) -> Report | None:
+    def answers(self, *, since: int | None = None) -> Report | None:
+        """Its report: at once, or as soon as it tells more than `since` did, but soon."""
+        asked = "" if since is None else f"?since={since}&wait={LOOK_SECONDS}"
         try:
-            with urllib.request.urlopen(self.url + "/status", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/status{asked}", timeout=5) as answer:
                 return Report.model_validate_json(answer.read())
         except (urllib.error.URLError, OSError):
             return None
@@ -128,7 +131,7 @@ class PodLike:
         last: list[Report] = []
 
         def seen() -> Report | None:
-            report = self.answers()
+            report = self.answers(since=last[0].sequence if last else None)
             if report is None:
                 return None
             last[:] = [report]

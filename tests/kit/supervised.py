@@ -26,7 +26,7 @@ def wait_for(what: Callable[[], Found], *, seconds: float = 60, why: str = "") -
     while time.monotonic() < deadline:
         if found := what():
             return found
-        time.sleep(0.005)
+        time.sleep(0.02)
     raise AssertionError(f"not within {seconds} s: {why or what}")
 
 
