@@ -193,7 +193,11 @@ class Directory:
         return self._saves[known.pin.id]
 
     def drop(self, save: LocalSave) -> None:
-        drop_pin(reader=self.reader, pin_id=save.pin.id)
+        """Raises DirectoryProblem; then the pin stays."""
+        try:
+            drop_pin(reader=self.reader, pin_id=save.pin.id)
+        except OSError as error:
+            raise problem_of(error, self.path, "remove a pin below") from error
         self._saves.pop(save.pin.id, None)
         self._by_path.pop(save.pin.id, None)
 

@@ -64,7 +64,8 @@ class Fates:
         at.journal.note(last_durable_name=name, last_durable_step=step, last_durable_at=time.time())
 
     async def trim(self) -> None:
-        """Drop pins that nobody needs: what is over, and durable ones beyond the newest few."""
+        """Drop pins that nobody needs: what is over, and durable ones beyond the newest few. What
+        the volume does not let go is told, and is dropped another time."""
         at = self._at
         if at.overtaken:
             return
@@ -79,7 +80,12 @@ class Fates:
             record = save.record
             spare = record.durable and record.name not in kept | in_use
             if spare or (record.over and record.name not in in_use):
-                await at.on_disk(at.directory.drop, save)
+                try:
+                    await at.on_disk(at.directory.drop, save)
+                except DirectoryProblem as problem:
+                    at.reporter.degrade(DIRECTORY_KEY, problem.reason, problem.message)
+                    return
+                at.reporter.heal(DIRECTORY_KEY)
 
     async def bear(self, local: LocalSave, ship: ShipRecord) -> LocalSave:
         if local.record.name == ship.name:
