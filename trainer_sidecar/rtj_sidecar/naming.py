@@ -7,7 +7,7 @@ grace; once a newer one is named an older one never is, for the order of names i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -92,18 +92,31 @@ def same_save(one: SeenSave, other: SeenSave) -> bool:
     return one.attempt == other.attempt and is_one_save(one.facts, other.facts)
 
 
+def _kind(save: SeenSave) -> Hashable:
+    """All that `same_save` asks of it."""
+    return save.attempt, save.facts.step, save.facts.root_key, save.facts.layout
+
+
 def groups(heard: Sequence[Heard]) -> list[Group]:
     """Oldest arrival first. Two generations of one rank never share a group."""
     found: list[dict[int, Heard]] = []
+    kinds: list[dict[Hashable, SeenSave]] = []  # of each group: a thousand ranks saw a few
     for one in sorted(heard, key=lambda h: h.arrival):
-        alike = [g for g in found if any(same_save(one.save, h.save) for h in g.values())]
+        alike = [
+            group
+            for group, known in zip(found, kinds, strict=True)
+            if any(same_save(one.save, save) for save in known.values())
+        ]
         place = next((group for group in alike if one.rank not in group), None)
         if place is not None and one.save.facts.step is None:
             place = _nearest(one, alike)
         if place is None:
             found.append({one.rank: one})
+            kinds.append({_kind(one.save): one.save})
         else:
             place[one.rank] = one
+            at = next(index for index, group in enumerate(found) if group is place)
+            kinds[at].setdefault(_kind(one.save), one.save)
     return [Group(group) for group in found]
 
 
@@ -166,10 +179,10 @@ def next_naming(
     none does. What the last rank told after that waits too: that rank's line would come to it
     only later, and by then a newer save may have finished. So does what came after such a save.
     """
+    if open_ships >= MAX_OPEN:
+        return Naming()
     waiting = groups(heard)
     if not waiting:
-        return Naming()
-    if open_ships >= MAX_OPEN:
         return Naming()
     expected = set(usual) or set(range(world_size))
 
