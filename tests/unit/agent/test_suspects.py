@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.alone import begin, newest
-from kit.orders import SCRATCH, first_start, prepared
+from kit.orders import first_start, prepared
 from kit.podlike import PodLike, trainer_command
 from rtj_api.reasons import Reason
 from rtj_api.rules.divergence import Kind
@@ -153,16 +153,19 @@ def test_a_suspicion_condemns_nothing_and_its_end_pardons_nothing() -> None:
 def test_a_real_sidecar_marks_what_an_older_save_proves_bad(
     pods: list[PodLike], tmp_path: Path
 ) -> None:
-    pod = begin(pods, tmp_path)
-    prepared(pod, 1)
-    pod.direct(Phase.RESTORE, 1, resume=SCRATCH)
-    pod.until_phase(SidecarPhase.RESTORED, 1)
-    pod.direct(Phase.GO, 1, resume=SCRATCH)
+    leave = tmp_path / "leave"
+    leave.write_text("30")
+    command = lambda path: trainer_command(path, "--limit", str(leave))  # noqa: E731
+    pod = begin(pods, tmp_path, command=command)
+    first_start(pod)
+    pod.until(lambda r: (r.checkpoint.last_durable_step or 0) >= 10)
+    leave.write_text("60")
     pod.until(lambda r: (r.checkpoint.last_durable_step or 0) >= 30)
     pod.kill_trainer()
     best = newest(pod.until(lambda r: not r.settling and r.phase is SidecarPhase.DRAINED))
     report = prepared(pod, 2)
     older = next(c for c in report.candidates if c.durable and c.name != best.name)
+    leave.write_text("200")
     assert best.step is not None
     assert best.name is not None
     resume = Resume(run="ns/gpt", name=older.name, step=older.step)
