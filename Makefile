@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar trainer_library/rtj_trainer cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo docs docs-serve test lint typecheck unit property simulation contract e2e scale schedules frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo docs docs-serve test test-long lint typecheck unit property simulation contract e2e scale schedules frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: setup ## A real cluster, the operator by Helm, a PyTorch job killed four w
 
 test: setup ## Every test tier, from fast to real; a tier that cannot run is a failure in CI
 	@scripts/test all
+
+test-long: setup ## The tests that `make test` leaves out (repetitions, larger sizes; hours); TIERS=e2e only these
+	@scripts/test --long $(TIERS)
 
 lint: setup-lint ## ruff, import contracts, strict types, generated files
 	@scripts/test lint
@@ -86,4 +89,4 @@ benchmarks: setup ## Print every benchmark's JSON, one after the other (long; on
 	@set -e; for name in transfer discovery trainer_step operator_load spares recovery hiccups; do $(PY) -u benchmarks/$$name.py; done
 
 clean: ## Take down the clusters that demo and tests made; caches stay
-	@for name in rtj-demo rtj-test rtj-test-gw0 rtj-test-gw1 rtj-bench; do python3 -m devcluster down --name $$name; done
+	@for name in rtj-demo rtj-test rtj-test-gw0 rtj-test-gw1 rtj-test-gw2 rtj-bench; do python3 -m devcluster down --name $$name; done

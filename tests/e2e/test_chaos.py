@@ -29,6 +29,7 @@ def kill_operator(product: Stack) -> None:
     host.kill_container(pod, "operator")
 
 
+@pytest.mark.long  # each kill at its exact moment: tests/contract/operator/test_fault_matrix.py
 @pytest.mark.timeout(900)
 def test_operator_and_sidecars_killed_at_random_end_the_same(product: Stack, space: Kube) -> None:
     seed = int(os.environ.get("RTJ_CHAOS_SEED") or random.SystemRandom().randrange(10**6))

@@ -26,6 +26,9 @@ from devcluster.nodeconfig import SYSCTLS
 from devcluster.processes import PATH
 from devcluster.status import described
 
+# Every other test here stands on a devcluster, and cuts and kills its nodes.
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 # Kubernetes' default grace is 50 s; the kubelet's lease is left at its default.
 QUICK_LOSS = ("--node-monitor-grace-period=20s",)

@@ -32,6 +32,7 @@ sys.exit("no save was caught in the middle")
 """
 
 
+@pytest.mark.long  # the same trainer killed and resumed: tests/contract/examples
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("resume", ["path", "True"])
 def test_killed_in_a_save_it_resumes_from_the_last_complete_one(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -14,7 +13,7 @@ from kit.stack import Stack
 from benchmarks.hiccups import HICCUPS, soak
 
 pytestmark = [
-    pytest.mark.skipif(os.environ.get("RTJ_LONG") != "1", reason="minutes: RTJ_LONG=1"),
+    pytest.mark.long,
     pytest.mark.timeout(900),
 ]
 

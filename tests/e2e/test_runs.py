@@ -88,27 +88,21 @@ def second(product: Stack) -> Iterator[Callable[[], tuple[Kube, str]]]:
             ways.close()
 
 
-@pytest.mark.timeout(900)
-def test_nobodys_work_is_harmed_and_the_words_say_what_to_do(
-    product: Stack, space: Kube, second: Callable[[], tuple[Kube, str]]
-) -> None:
+@pytest.mark.timeout(600)
+def test_applied_again_it_waits_for_its_old_pod_and_goes_on(product: Stack, space: Kube) -> None:
     slow = ("--deaf",)  # its old pod still terminates while the new job is there
     space.apply(the_job(product, space, extra=slow, grace_seconds=8))
     job = Job(kube=space, name="gpt")
     job.wait_durable(10, within=240)
     first_uid, old_pod = job.get()["metadata"]["uid"], job.pod_name(0)
 
-    # 1. Deleted and applied again under the same name while its old pod still terminates.
+    # Deleted and applied again under the same name while its old pod still terminates.
     space.run("delete", KIND, "gpt", "--wait=false")
     wait_for(
         lambda: space.run("get", KIND, "gpt", "--ignore-not-found") == "", within=60, what="deleted"
     )
     assert "deletionTimestamp" in space.get("pod", old_pod)["metadata"]
-    # Slow to end as well: a pod that is gone at once does not always hear the last word, and then
-    # only a person can say that its job has ended.
-    again = the_job(product, space, extra=slow, grace_seconds=8, step_seconds=0.1)
-    space.apply(again)
-    second_uid = job.get()["metadata"]["uid"]
+    space.apply(the_job(product, space, extra=slow, grace_seconds=8, step_seconds=0.1))
     job.wait_status("waits for the old pod", lambda s: s.get("phase") == "Pending", within=30)
     assert not job.status().get("attempt")
     status = job.wait_phase("Running", within=180)
@@ -122,14 +116,28 @@ def test_nobodys_work_is_harmed_and_the_words_say_what_to_do(
     assert first_uid in changed
     assert "--step-seconds" in changed or "0.1" in changed
 
-    # 2. The same manifest on a second cluster: the first trains on, the second says what to do.
+
+@pytest.mark.long  # as two jobs of one cluster: tests/unit/agent/test_agent_beginnings.py
+@pytest.mark.timeout(900)
+def test_a_second_clusters_twin_harms_nobody_and_is_told_what_to_do(
+    product: Stack, space: Kube, second: Callable[[], tuple[Kube, str]]
+) -> None:
+    # Slow to end: a pod that is gone at once does not always hear the last word, and then only a
+    # person can say that its job has ended.
+    manifest = the_job(product, space, extra=("--deaf",), grace_seconds=8, step_seconds=0.1)
+    space.apply(manifest)
+    job = Job(kube=space, name="gpt")
+    job.wait_durable(10, within=240)
+    owner = job.get()["metadata"]["uid"]
+
+    # 1. The same manifest on a second cluster: the first trains on, the second says what to do.
     cluster, endpoint = second()
     there = cluster.make_namespace(space.namespace)
     there.apply(credentials_secret(product.s3), *manifests.claims(space.namespace))
-    there.apply(manifests.overlaid(again, at_endpoint(endpoint)))
+    there.apply(manifests.overlaid(manifest, at_endpoint(endpoint)))
     twin = Job(kube=there, name="gpt")
     words = wait_held(twin, "RunInUse")
-    for word in (f"{space.namespace}/gpt", f"takeOver: {second_uid}", "runID", "may still write"):
+    for word in (f"{space.namespace}/gpt", f"takeOver: {owner}", "runID", "may still write"):
         assert word in words
     fences = len(records(product, space, "fences"))
     status = job.status()
@@ -137,16 +145,16 @@ def test_nobodys_work_is_harmed_and_the_words_say_what_to_do(
     assert (job.status()["attempt"], job.status()["phase"]) == (1, "Running")
     assert len(records(product, space, "fences")) == fences, "the twin touched nothing"
 
-    # 3. A person takes it over by name although the owner lives: the owner ends, with words.
-    patched(twin, takeOver=second_uid)
+    # 2. A person takes it over by name although the owner lives: the owner ends, with words.
+    patched(twin, takeOver=owner)
     taken = twin.wait_phase("Running", within=180)
     assert events(twin, "RunTakenOver")
     assert "was taken over by" in wait_held(job, "RunInUse")
-    mine = [m for m in records(product, space, "manifests") if m["jobUID"] == second_uid]
+    mine = [m for m in records(product, space, "manifests") if m["jobUID"] == owner]
     assert taken["resume"]["step"] in {m["step"] for m in mine}
     twin.wait_durable(taken["resume"]["step"] + 10)
 
-    # 4. The twin is deleted: its last word frees the run, and the first goes on by itself.
+    # 3. The twin is deleted: its last word frees the run, and the first goes on by itself.
     there.run("delete", KIND, "gpt", "--wait=false")
     back = job.wait_phase("Running", within=180)
     assert back["resume"]["step"] > taken["resume"]["step"]

@@ -1,7 +1,6 @@
 """A store or a disk that misbehaves: training goes on, it is told, nothing torn is ever committed.
 
-Between the pods and the real S3 server stands `kit.fault_proxy`. RTJ_LONG=1 makes the outage two
-minutes long.
+Between the pods and the real S3 server stands `kit.fault_proxy`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -19,13 +17,13 @@ import pytest
 from kit import host, manifests
 from kit.fault_proxy import Fault, FaultProxy, Mode
 from kit.kube import Kube, wait_for
+from kit.long import long
 from kit.rtj import KIND, Job
 from kit.s3_objects import list_keys, read_object
 from kit.stack import Stack
 from kit.trainers.counter import read_checkpoint
 from rtj_api import contract
 
-OUTAGE_SECONDS = 120 if os.environ.get("RTJ_LONG") else 40
 DATA = r"/checkpoints/f\d+-n\d+-s"
 MANIFEST = r"/manifests/f\d+-n\d+\.json"
 
@@ -113,22 +111,21 @@ def suspend(job: Job, *, value: bool) -> None:
     job.kube.run("patch", KIND, job.name, "--type=merge", "-p", patch)
 
 
+@pytest.mark.parametrize("outage", [30, long(120)])
 def test_503_for_long_costs_nothing_but_the_lag(
-    product: Stack, space: Kube, proxy: FaultProxy, tmp_path: Path
+    product: Stack, space: Kube, proxy: FaultProxy, tmp_path: Path, outage: int
 ) -> None:
-    steps = 5 * (OUTAGE_SECONDS + 30)
+    steps = 5 * (outage + 30)
     job = start(space, proxy, "busy", steps=steps)
     job.wait_durable(5, within=120)
     proxy.switch(Fault(Mode.BUSY))
-    end, before = time.monotonic() + OUTAGE_SECONDS, step_of(job)
+    end, before = time.monotonic() + outage, step_of(job)
     durable = job.status()["checkpoint"]["lastDurableStep"]
-    status = wait_degraded(job, "StoreUnreachable", within=OUTAGE_SECONDS)
+    status = wait_degraded(job, "StoreUnreachable", within=outage)
     assert "503" in degraded_by(status) or "SlowDown" in degraded_by(status)
-    job.wait_status(
-        "the lag shown", lambda s: s["checkpoint"]["pendingSaves"] >= 2, within=OUTAGE_SECONDS
-    )
-    wait_for(lambda: time.monotonic() >= end, within=OUTAGE_SECONDS + 5, what="the outage's end")
-    assert step_of(job) > before + 2 * OUTAGE_SECONDS
+    job.wait_status("the lag shown", lambda s: s["checkpoint"]["pendingSaves"] >= 2, within=outage)
+    wait_for(lambda: time.monotonic() >= end, within=outage + 5, what="the outage's end")
+    assert step_of(job) > before + 2 * outage
     assert job.status()["checkpoint"]["lastDurableStep"] <= durable + 15  # what was under way
     assert proxy.hits(Mode.BUSY)
     proxy.heal()
@@ -143,6 +140,7 @@ def test_503_for_long_costs_nothing_but_the_lag(
     assert marks(product, space) == []
 
 
+@pytest.mark.long  # the same with a real sidecar on this disk: tests/unit/agent/test_agent_alone.py
 def test_saves_deleted_while_they_are_uploaded_are_committed_from_pins(
     product: Stack, space: Kube, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -209,6 +207,7 @@ def test_a_full_volume_is_told_and_training_goes_on(
     prove_whole(product, space, tmp_path)
 
 
+@pytest.mark.long  # the same with a real sidecar on a tmpfs: tests/unit/agent/test_agent_trouble.py
 def test_a_volume_that_became_read_only_is_told_and_training_goes_on(
     product: Stack, space: Kube, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -231,6 +230,7 @@ def test_a_volume_that_became_read_only_is_told_and_training_goes_on(
     prove_whole(product, space, tmp_path)
 
 
+@pytest.mark.long  # the cell commit-store of tests/contract/operator/test_fault_matrix.py
 def test_a_lost_reply_to_the_commit_is_one_commit(
     product: Stack, space: Kube, proxy: FaultProxy, tmp_path: Path
 ) -> None:

@@ -117,3 +117,17 @@ class Cell:
 
 
 CELLS = tuple(Cell(phase, part) for phase in Phase for part in Part)
+
+# What `make test` takes of each column: one cell of each ending, the first and the last moment of
+# what it means. The others end as their neighbours do, and are for `make test-long`.
+SHORT: dict[Part, tuple[Phase, ...]] = {
+    Part.OPERATOR: (Phase.CHOOSE, Phase.GO, Phase.COMMIT),
+    Part.SIDECAR: (Phase.PREPARE, Phase.RESTORE, Phase.FIRST_SAVE, Phase.COMMIT),
+    Part.SUPERVISOR: (Phase.RESTORE, Phase.GO, Phase.COMMIT),
+    Part.POD: (Phase.RECORDED, Phase.PREPARE, Phase.RESTORE, Phase.GO, Phase.COMMIT),
+    Part.STORE: (Phase.RECORDED, Phase.CHOOSE, Phase.FIRST_SAVE, Phase.COMMIT),
+}
+
+
+def is_long(cell: Cell) -> bool:
+    return cell.phase not in SHORT[cell.part]

@@ -30,6 +30,7 @@ def render(
     namespace: str = "rtj-system",
     chart: Path = CHART,
     with_test: bool = False,
+    program: Path | None = None,
 ) -> list[dict[str, Any]]:
     """`helm template` → the objects. `values` maps dotted names to anything JSON can say;
     `with_test`: with those of `helm test`.
@@ -43,6 +44,7 @@ def render(
         namespace=namespace,
         chart=chart,
         with_test=with_test,
+        program=program,
     )
     return [document for document in yaml.safe_load_all(text) if document]
 
@@ -55,9 +57,11 @@ def render_text(
     namespace: str = "rtj-system",
     chart: Path = CHART,
     with_test: bool = False,
+    program: Path | None = None,
 ) -> str:
     """As `render`, but the text that Helm wrote."""
-    command = [str(tools.helm()), "template", release, str(chart), f"--namespace={namespace}"]
+    helm = str(program or tools.helm())
+    command = [helm, "template", release, str(chart), f"--namespace={namespace}"]
     command += [] if with_test else ["--skip-tests"]
     for name, value in (values or {}).items():
         command += ["--set-json", f"{name}={json.dumps(value)}"]

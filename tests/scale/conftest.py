@@ -1,7 +1,7 @@
 """A real API server, the operator as a process, and many sidecars that the tests play.
 
-RTJ_LONG=1 makes everything as large as is meant to work; else a tier takes a few minutes on two
-busy cores. Pods name a scheduler that does not exist, so nothing but the operator and the tests
+`make test-long` makes everything as large as is meant to work; `make test` takes a size of a few
+minutes. Pods name a scheduler that does not exist, so nothing but the operator and the tests
 writes to them, and each write can be counted.
 """
 

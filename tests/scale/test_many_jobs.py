@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 
 import pytest
 from kit.kube import Kube
 from kit.loads import CountedOperator, Totals, make_jobs, settled, statuses
+from kit.long import long
 from kit.played import PlayedPods, a_job, eventually
 from rtj_api import wire
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.cluster import KubeCluster
 
-LONG = os.environ.get("RTJ_LONG") == "1"
-JOBS = 250 if LONG else 30
-RANKS = 1000 if LONG else 200
-PATIENCE = 900 if LONG else 240  # seconds for what takes a few on an idle machine
+JOBS = [30, long(250)]
+RANKS = [200, long(1000)]
+PATIENCE = 900  # seconds, for the large ones on two busy cores
 # An attempt by the slow path tells each pod three things; each is one write.
 PHASES = [wire.Phase.PREPARE, wire.Phase.RESTORE, wire.Phase.GO]
 # Most status writes of one attempt: the decision, the choice, that all have restored, that all
@@ -70,36 +69,37 @@ def assert_each_told_once(pods: PlayedPods, *, attempts: int) -> None:
         assert told == [(n, phase) for n in range(1, attempts + 1) for phase in PHASES], pod.name
 
 
+@pytest.mark.parametrize("jobs", JOBS)
 async def test_a_storm_over_many_jobs(
-    cluster: KubeCluster, space: Kube, operator: CountedOperator
+    cluster: KubeCluster, space: Kube, operator: CountedOperator, jobs: int
 ) -> None:
-    keys = [JobKey(space.namespace, f"job-{number}") for number in range(JOBS)]
+    keys = [JobKey(space.namespace, f"job-{number}") for number in range(jobs)]
     base = await operator.totals()
     async with PlayedPods(cluster, *keys) as pods:
         await make_jobs(cluster, [the_job(key) for key in keys])
         await all_train(cluster, keys, attempt=1)
-        started = await settled(operator, jobs=JOBS)
+        started = await settled(operator, jobs=jobs)
         made = writes(base, started)
-        assert (made["created"], made["deleted"]) == (2 * JOBS, 0)
-        assert made["directives"] == 2 * JOBS * len(PHASES)
-        assert made["statuses"] <= JOBS * STATUS_WRITES
+        assert (made["created"], made["deleted"]) == (2 * jobs, 0)
+        assert made["directives"] == 2 * jobs * len(PHASES)
+        assert made["statuses"] <= jobs * STATUS_WRITES
 
         await asyncio.gather(
             *(pods.of_rank(n % 2, key=key).crash(exit_code=3) for n, key in enumerate(keys))
         )
         await all_train(cluster, keys, attempt=2)
-        healed = await settled(operator, jobs=JOBS)
+        healed = await settled(operator, jobs=jobs)
         made = writes(started, healed)
         assert (made["created"], made["deleted"]) == (0, 0)
-        assert made["directives"] == 2 * JOBS * len(PHASES)
-        assert made["statuses"] <= JOBS * STATUS_WRITES
+        assert made["directives"] == 2 * jobs * len(PHASES)
+        assert made["statuses"] <= jobs * STATUS_WRITES
 
         for status in (await statuses(cluster, space.namespace)).values():
             assert (status["starts"], status["restarts"]) == (2, 1)
-        assert healed.of("training_job_restart_count_total") == JOBS
+        assert healed.of("training_job_restart_count_total") == jobs
         assert_each_told_once(pods, attempts=2)
         assert max(Counter(pods.made.values()).values()) == 1, "a pod was made twice"
-        assert len(pods.made) == 2 * JOBS
+        assert len(pods.made) == 2 * jobs
         assert operator.rss_mib() < RSS_MIB
 
         space.run("delete", "rtj", "--all", "--wait=false")
@@ -114,27 +114,28 @@ async def test_a_storm_over_many_jobs(
     assert operator.rss_mib() < RSS_MIB
 
 
+@pytest.mark.parametrize("ranks", RANKS)
 async def test_a_cascade_in_a_large_gang_counts_once(
-    cluster: KubeCluster, space: Kube, operator: CountedOperator
+    cluster: KubeCluster, space: Kube, operator: CountedOperator, ranks: int
 ) -> None:
     key = JobKey(space.namespace, "large")
-    culprit = RANKS // 2
+    culprit = ranks // 2
     base = await operator.totals()
     async with PlayedPods(cluster, key) as pods:
-        await make_jobs(cluster, [the_job(key, replicas=RANKS)])
+        await make_jobs(cluster, [the_job(key, replicas=ranks)])
         await all_train(cluster, [key], attempt=1)
         started = await settled(operator)
-        assert writes(base, started)["created"] == RANKS
+        assert writes(base, started)["created"] == ranks
 
         await pods.of_rank(culprit).crash(exit_code=7)
         # The others lose their peer, in whatever order; some are stopped before they notice.
-        for rank in (r for r in range(RANKS) if r != culprit):
+        for rank in (r for r in range(ranks) if r != culprit):
             await pods.of_rank(rank).crash(exit_code=1)
         await all_train(cluster, [key], attempt=2)
         healed = await settled(operator)
         made = writes(started, healed)
         assert (made["created"], made["deleted"]) == (0, 0)
-        assert made["directives"] == RANKS * len(PHASES)
+        assert made["directives"] == ranks * len(PHASES)
         assert made["statuses"] <= STATUS_WRITES
 
         (status,) = (await statuses(cluster, space.namespace)).values()
@@ -142,5 +143,5 @@ async def test_a_cascade_in_a_large_gang_counts_once(
         assert status["current"]["culprit"]["rank"] == culprit
         assert status["current"]["culprit"]["exitCode"] == 7
         assert_each_told_once(pods, attempts=2)
-        assert len(pods.made) == len(set(pods.made.values())) == RANKS
+        assert len(pods.made) == len(set(pods.made.values())) == ranks
         assert operator.rss_mib() < RSS_MIB

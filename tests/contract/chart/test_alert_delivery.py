@@ -21,7 +21,7 @@ from kit.prometheus import Prometheus
 from kit.receivers import Inbox, inbox
 from kit.scrapes import hurried, static_scrape
 
-pytestmark = [pytest.mark.contract, pytest.mark.slow]
+pytestmark = pytest.mark.contract
 
 EXAMPLES = CHART.parent / "examples"
 # `stuck` restarts without progress, and has been started often: one reason to wake somebody, and

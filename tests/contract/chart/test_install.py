@@ -32,7 +32,7 @@ RELEASE = "rtj"
 FULL_NAME = "rtj-resumable-training-operator"
 CRD = "resumabletrainingjobs.resumable-training.dev"
 
-pytestmark = [pytest.mark.contract, pytest.mark.slow]
+pytestmark = pytest.mark.contract
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +259,7 @@ def fields_of(crd: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-@pytest.mark.parametrize("helm", ["helm3", "helm"])
+@pytest.mark.parametrize("helm", [pytest.param("helm3", marks=pytest.mark.long), "helm"])
 def test_upgraded_rolled_back_and_removed_with_a_job_there(
     installed: Installed, tmp_path: Path, helm: str
 ) -> None:

@@ -13,7 +13,6 @@ from kit import images, tools
 
 pytestmark = [
     pytest.mark.contract,
-    pytest.mark.slow,
     pytest.mark.skipif(
         os.getuid() != 0 and not os.environ.get("CI"), reason="buildah in a chroot needs root"
     ),

@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from kit.cells import CELLS, Cell, Ending, Part
+from kit.cells import CELLS, Cell, Ending, Part, is_long
 from kit.end_state import as_statuses, check_status, check_store, check_trainers
 from kit.fault_cells import Bench, CellRun, Story
 from kit.gated_operator import GATES
 from kit.host_kubelet import HostKubelet
 from kit.kube import Kube
+from kit.long import some
 from kit.operator_process import ROOT, OperatorProcess
 from kit.s3 import s3_server
 from kit.watching import follow
@@ -67,7 +68,7 @@ async def matrix(
     asked = [
         item.callspec.params.get("cell")
         for item in request.session.items
-        if hasattr(item, "callspec")
+        if hasattr(item, "callspec") and item.get_closest_marker("skip") is None
     ]
     cells = [cell for cell in asked if isinstance(cell, Cell)]
     place: Path = tmp_path_factory.mktemp("matrix")
@@ -121,7 +122,7 @@ async def matrix(
     await cluster.close()
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.id)
+@pytest.mark.parametrize("cell", some(CELLS, is_long=is_long), ids=lambda cell: cell.id)
 async def test_the_end_is_the_same(cell: Cell, matrix: Matrix, tmp_path: Path) -> None:
     story = await matrix.tasks[cell]
     print(told(story, matrix))

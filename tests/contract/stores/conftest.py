@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from kit.clouds import SERVERS, Cloud
 from kit.fault_proxy import FaultProxy
+from kit.long import long
 from rtj_sidecar.stores.base import Store
 from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.stores.pace import Pace
 
 # Hadoop's name node takes half a minute, see docs/testing.md.
-CLOUDS = ["az", "gs", *(["hdfs"] if os.environ.get("RTJ_LONG") else [])]
+CLOUDS = ["az", "gs", long("hdfs")]
 Open = Callable[..., Store]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.clouds import SERVERS, Cloud
+from kit.long import long
 from kit.s3 import S3Server, s3_server
 from kit.stored import MIB
 from rtj_sidecar.stores import s3_copy
@@ -31,7 +32,7 @@ from rtj_sidecar.stores.local import hash_file
 from rtj_sidecar.stores.open import open_store
 from rtj_sidecar.stores.s3 import S3Store
 
-CLOUDS = ["az", "gs", *(["hdfs"] if os.environ.get("RTJ_LONG") else [])]
+CLOUDS = ["az", "gs", long("hdfs")]
 DRIVERS = ["file", "s3", *CLOUDS]
 
 

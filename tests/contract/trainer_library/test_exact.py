@@ -1,8 +1,8 @@
 """Killed anywhere, a run ends with the very bits of the run that nobody killed.
 
 Real PyTorch, real SIGKILL: at a step, at an fsync of a save, while a sample is made (in a worker
-where there are workers), at any moment. RTJ_LONG=1 tries every combination with ten kills each;
-RTJ_EXACT_SEED repeats the kills of a run that printed it.
+where there are workers), at any moment. `make test-long` tries every combination with ten kills
+each; RTJ_EXACT_SEED repeats the kills of a run that printed it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from kit.exact import needs_torch
 
 pytestmark = [needs_torch, pytest.mark.timeout(900)]
 SEED = int(os.environ.get("RTJ_EXACT_SEED") or random.SystemRandom().randrange(1 << 30))
-LONG = os.environ.get("RTJ_LONG") == "1"
 
 SMALL: list[dict[str, Any]] = [
     {
@@ -76,7 +75,7 @@ def test_what_is_not_registered_is_seen_by_the_same_comparison() -> None:
         assert "without interruption" in told["error"] or "ends as" in told["error"], told
 
 
-@pytest.mark.skipif(not LONG, reason="hours: RTJ_LONG=1")
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", every_case(), ids=name_of)
 def test_each_combination_with_ten_kills(case: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from kit.long import seeds
 from kit.scenarios import recovers, state, trains
 from kit.scenarios_of_leaving import SPOT
 from kit.simulated import Crash, World
@@ -211,7 +212,7 @@ def test_a_suspend_that_is_taken_back_goes_on_from_the_stop_step() -> None:
     assert state(op).phase == JobPhase.RUNNING
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(10, many=24))
 def test_in_any_weather_it_goes_on_and_no_save_is_lost(seed: int) -> None:
     """Evictions, notices, suspends, crashes of trainers and of the operator, at any moments."""
     draw = random.Random(seed)

@@ -1,16 +1,16 @@
 """The operator dies after write k, for every k of every named scenario: the same end.
 
-Before the first write, too; with RTJ_LONG=1 before each one, which may be long after the last.
-What comes back remembers nothing; counters must be exact all the same.
+Before the first write, too; `make test-long` also before each one, which may be long after the
+last. What comes back remembers nothing; counters must be exact all the same.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kit.long import long
 from kit.scenarios import SCENARIOS, Scenario
 from kit.scenarios_of_leaving import LEAVINGS
 from kit.scenarios_of_scaling import SCALINGS
@@ -20,7 +20,6 @@ from kit.simulated import Crash
 from kit.simulated_operator import Operator
 
 STORIES = {**SCENARIOS, **TROUBLES, **LEAVINGS, **SPARES, **SCALINGS}
-LONG = os.environ.get("RTJ_LONG") == "1"
 # Stories whose end depends on how many fixed looks fit into a fixed time.
 LOOSE = {"store_down_at_restart", "none_valid_then_allowed"}
 
@@ -55,30 +54,36 @@ def crash_at(k: int) -> Any:
     return gate
 
 
-def struck_runs(scenario: Scenario, *, writes: int) -> Iterator[tuple[str, Operator]]:
+def struck_runs(scenario: Scenario, *, writes: int, side: str) -> Iterator[tuple[str, Operator]]:
     """The story once for each moment at which the operator may die, and the moment's name."""
     for k in range(1, writes + 1):
-        yield f"after write {k}", scenario.run(after=crash_at(k))
-        if k == 1 or LONG:
+        if side == "after":
+            yield f"after write {k}", scenario.run(after=crash_at(k))
+        if side == "before" or k == 1:
             yield f"before write {k}", scenario.run(gate=crash_at(k))
 
 
+each_side = pytest.mark.parametrize("side", ["after", long("before")])
+
+
+@each_side
 @pytest.mark.parametrize("name", sorted(set(STORIES) - LOOSE))
-def test_same_end_wherever_the_operator_dies(name: str) -> None:
+def test_same_end_wherever_the_operator_dies(name: str, side: str) -> None:
     scenario = STORIES[name]
     calm = scenario.run()
     expected = end_of(calm)
     assert calm.world.writes > 0
-    for when, struck in struck_runs(scenario, writes=calm.world.writes):
+    for when, struck in struck_runs(scenario, writes=calm.world.writes, side=side):
         assert struck.crashes == 1, f"{when}: it was never made"
         assert end_of(struck) == expected, f"died {when}:\n" + "\n".join(struck.log)
 
 
+@each_side
 @pytest.mark.parametrize("name", sorted(LOOSE))
-def test_same_counters_wherever_the_operator_dies(name: str) -> None:
+def test_same_counters_wherever_the_operator_dies(name: str, side: str) -> None:
     scenario = STORIES[name]
     calm = scenario.run()
     loose = {"attempt", "ranks", "causes"}
     expected = {k: v for k, v in end_of(calm).items() if k not in loose}
-    for when, struck in struck_runs(scenario, writes=calm.world.writes):
+    for when, struck in struck_runs(scenario, writes=calm.world.writes, side=side):
         assert {k: v for k, v in end_of(struck).items() if k not in loose} == expected, when

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from kit.long import seeds
 from kit.scenarios import state
 from kit.simulated import Crash, World
 from kit.simulated_operator import Operator
@@ -17,7 +18,7 @@ from rtj_api.reasons import Reason
 from rtj_api.status import ConditionType, JobPhase, RestartKind
 from rtj_operator.core.observed import JobSpec
 
-SEEDS = range(12)
+SEEDS = seeds(6, many=12)
 KINDS = ("preempt", "preempt", "delete", "evict", "trainer", "node", "suspend", "template", "fail")
 
 

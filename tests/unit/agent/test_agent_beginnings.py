@@ -103,20 +103,25 @@ def test_an_older_pod_of_the_job_claims_nothing(pods: list[PodLike], tmp_path: P
 
 
 def test_what_a_zombie_saves_is_never_a_candidate(pods: list[PodLike], tmp_path: Path) -> None:
-    zombie = begin(pods, tmp_path, command=lambda path: trainer_command(path, steps=100_000))
+    leave = tmp_path / "leave"
+    leave.write_text("100")
+    limit = ("--limit", str(leave))
+    zombie = begin(
+        pods, tmp_path, command=lambda path: trainer_command(path, *limit, steps=100_000)
+    )
     prepared(zombie, 1)
     gone(zombie, 1)
     zombie.until(lambda r: r.checkpoint.last_durable_step)
-    # Long enough for what it had got to meanwhile.
-    new = begin(pods, tmp_path, made_in=2, command=lambda path: trainer_command(path, steps=1500))
+    new = begin(pods, tmp_path, made_in=2, command=lambda path: trainer_command(path, steps=300))
     best = newest(prepared(new, 2))
+    leave.write_text("100000")  # it goes on and saves beside the new one
     gone(new, 2, best)
     report = zombie.until(lambda r: r.phase is SidecarPhase.FAILED)
     assert report.problem is not None
     assert report.problem.reason == Reason.FENCE_TAKEN
     zombie.until(lambda r: r.trainer.state is TrainerState.EXITED)
     new.until(lambda r: r.phase is SidecarPhase.DRAINED, seconds=60)
-    assert result(new) == f"RESULT 1500 {toy_trainer.expected(1500)}"
+    assert result(new) == f"RESULT 300 {toy_trainer.expected(300)}"
     third = begin(pods, tmp_path, made_in=3)
     for candidate in prepared(third, 3).candidates:
         manifest = next(m for m in committed(tmp_path / "store") if m["name"] == candidate.name)

@@ -210,7 +210,7 @@ def test_every_word_about_a_read_only_directory_is_taken_back(
     try:
         pod = begin(pods, tmp_path, store=tmp_path / "store", volume=volume, command=command)
         first_start(pod)
-        for _ in range(4):
+        for _ in range(2):
             before = pod.until(lambda r: not r.degraded and r.checkpoint.pending_saves).sequence
             remount("ro")
             pod.until(lambda r: Reason.DIRECTORY_READ_ONLY in reasons(r))

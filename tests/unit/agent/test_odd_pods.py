@@ -31,10 +31,13 @@ def kill_trainer(pod: PodLike) -> None:
 def test_without_python_it_is_saved_killed_and_resumed_all_the_same(
     pods: list[PodLike], tmp_path: Path
 ) -> None:
+    leave = tmp_path / "leave"
+    leave.write_text("100")
+    limit = ("--limit", str(leave))
     pod = make_pod(
         tmp_path,
         store=tmp_path / "store",
-        command=lambda path: trainer_command(path, steps=1500, every=50),
+        command=lambda path: trainer_command(path, *limit, steps=200, every=50),
     )
     pod.shell = "sh"
     pods.append(pod.start())
@@ -48,11 +51,12 @@ def test_without_python_it_is_saved_killed_and_resumed_all_the_same(
     assert settled.trainer.signal == signal.SIGKILL
     best = next(c for c in settled.candidates if c.invalid is None and c.name in settled.pinned)
     resume = Resume(run="ns/gpt", name=best.name, step=best.step, durable=best.durable)
+    leave.write_text("200")
     pod.direct(Phase.GO, 2, resume=resume, fast=True)
     report = pod.until(lambda r: r.attempt == 2 and r.phase is SidecarPhase.DRAINED, seconds=90)
     assert report.trainer.exit_code == 0
     assert f"at step {best.step}" in pod.output()
-    assert f"RESULT 1500 {toy_trainer.expected(1500)}" in pod.output()
+    assert f"RESULT 200 {toy_trainer.expected(200)}" in pod.output()
     pod.direct(Phase.RELEASE, 2)
     assert pod.trainer is not None
     assert pod.trainer.process.wait(60) == 0

@@ -28,6 +28,13 @@ def test_helm_lints_it_strictly() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_helm_3_renders_the_same_objects() -> None:
+    """A whole installation with it is a long test: tests/contract/chart/test_install.py."""
+    for values in VARIANTS.values():
+        older = render(values=values, api_versions=MONITORING_APIS, program=tools.helm3())
+        assert older == render(values=values, api_versions=MONITORING_APIS)
+
+
 def why_invalid(each: dict[str, Any]) -> str | None:
     try:
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
