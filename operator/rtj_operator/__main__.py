@@ -15,7 +15,10 @@ import platform
 import signal
 import socket
 import sys
+import time
+from collections.abc import Coroutine
 from importlib import metadata
+from typing import Any, TypeVar
 
 from rtj_api import contract
 from rtj_api.version import RELEASE
@@ -33,11 +36,14 @@ from rtj_operator.shell.lease import Election
 from rtj_operator.shell.logs import log_json
 from rtj_operator.shell.metrics import OperatorMetrics
 from rtj_operator.shell.queue import KeyQueue
+from rtj_operator.shell.rights import REMEDY, Rights
 
 log = logging.getLogger("rtj_operator")
 
 EXIT_BAD_SETTINGS = 2
 START_PATIENCE_SECONDS = 60.0
+FIRST_LOOK_SECONDS = 2.0
+T = TypeVar("T")
 
 
 def help_text() -> str:
@@ -75,14 +81,12 @@ async def run(settings: Settings) -> None:
         user_agent=f"resumable-training-operator/{RELEASE}",
         namespaces=settings.namespaces,
         on_request=metrics.requested,
+        on_refused=Rights(metrics.refused),
     )
     pulse = Pulse(resources=RESOURCES if settings.reads_nodes else NAMESPACED)
     queue: KeyQueue[JobKey] = KeyQueue()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(cluster.close)
-        cluster_uid = await first_contact(cluster, known=settings.cluster_uid)
-        election = election_of(settings, cluster=cluster)
-        pulse.standby = election.silent_seconds if election is not None else None
         servers = contextlib.AsyncExitStack()
         stack.push_async_callback(servers.aclose)
         for web, port in (
@@ -91,6 +95,12 @@ async def run(settings: Settings) -> None:
         ):
             runner = await serve(web, port=port)
             servers.push_async_callback(runner.cleanup)
+        contact = first_contact(cluster, known=settings.cluster_uid, pulse=pulse)
+        cluster_uid = await unless_asked_to_end(contact, name="first contact")
+        if cluster_uid is None:
+            return
+        election = election_of(settings, cluster=cluster)
+        pulse.standby = election.silent_seconds if election is not None else None
         if election is not None:
             if not await wins(election):
                 return
@@ -138,39 +148,55 @@ def election_of(settings: Settings, *, cluster: KubeCluster) -> Election | None:
 
 async def wins(election: Election) -> bool:
     """Whether it got the Lease before it was asked to end."""
+
+    async def won() -> bool:
+        await election.won()
+        return True
+
+    return await unless_asked_to_end(won(), name="lease") is not None
+
+
+async def unless_asked_to_end(work: Coroutine[Any, Any, T], *, name: str) -> T | None:
+    """What `work` gives; None where the process was asked to end first. Raises what it raises."""
     already = asyncio.Event()
     already.set()
     asked = asyncio.create_task(asked_to_end(already), name="signals")
-    waiting = asyncio.create_task(election.won(), name="lease")
+    waiting = asyncio.create_task(work, name=name)
     await asyncio.wait({asked, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    won = waiting.done()
+    done = waiting.done()
     for task in (asked, waiting):
         task.cancel()
     await asyncio.gather(asked, waiting, return_exceptions=True)
-    if won:
-        waiting.result()
-    return won
+    return waiting.result() if done else None
 
 
-async def first_contact(cluster: KubeCluster, *, known: str | None) -> str:
-    """UID of the cluster, once it answers and knows our API. `known`: what it was said to be."""
-    async with asyncio.timeout(START_PATIENCE_SECONDS):
-        while True:
-            try:
-                uid = known or await cluster.cluster_uid()
-                version = await cluster.server_version()
-                await cluster.list_jobs()
-            except ApiError as error:
-                remedy = {
-                    401: "Give the operator valid credentials.",
-                    403: "Give the operator's service account the roles of the chart.",
-                    404: f"Install the CRD of {contract.PLURAL}.{contract.GROUP} first.",
-                }.get(error.status, "Waiting for the API server.")
-                log.warning("cannot start yet", extra={"why": str(error), "remedy": remedy})
-                await asyncio.sleep(2)
-            else:
-                log.info("cluster", extra={"uid": uid, "version": version})
-                return uid
+async def first_contact(cluster: KubeCluster, *, known: str | None, pulse: Pulse) -> str:
+    """UID of the cluster, once it answers and knows our API. `known`: what it was said to be.
+
+    Raises TimeoutError where the API server or the CRD is not there in time. For a permission it
+    waits as long as it takes: a restart would not give it.
+    """
+    end = time.monotonic() + START_PATIENCE_SECONDS
+    while True:
+        try:
+            uid = known or await cluster.cluster_uid()
+            version = await cluster.server_version()
+            await cluster.list_jobs()
+        except ApiError as error:
+            remedy = {
+                401: "Give the operator valid credentials.",
+                403: REMEDY,
+                404: f"Install the CRD of {contract.PLURAL}.{contract.GROUP} first.",
+            }.get(error.status, "Waiting for the API server.")
+            log.warning("cannot start yet", extra={"why": str(error), "remedy": remedy})
+            pulse.blocked = f"cannot start yet: {error} {remedy}"
+            if error.status != 403 and time.monotonic() > end:
+                raise TimeoutError(pulse.blocked) from error
+            await asyncio.sleep(FIRST_LOOK_SECONDS)
+        else:
+            pulse.blocked = None
+            log.info("cluster", extra={"uid": uid, "version": version})
+            return uid
 
 
 async def work(

@@ -7,7 +7,8 @@ Must never work inside a handler, and must never use kopf's indexes, timers or d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import aiohttp
@@ -102,6 +103,14 @@ def version_of(event: Any) -> str | None:
     return version
 
 
+class ForEver:
+    """Seconds between tries, without end. What ends ends the process, and a permission that is
+    missing, or an API server that is away, is mended by no restart."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((1.0, 1.0, 2.0, 3.0), itertools.repeat(5.0))
+
+
 def settings_of() -> kopf.OperatorSettings:
     """Why each value: see docs/operator.md, known edges of kopf."""
     settings = kopf.OperatorSettings()
@@ -113,6 +122,7 @@ def settings_of() -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = 70
     settings.watching.label_selectors["pods"] = contract.LABEL_JOB
     settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = ForEver()
     settings.queueing.worker_limit = None
     settings.persistence.diffbase_storage = NoEssence()
     settings.persistence.progress_storage = NoProgress()

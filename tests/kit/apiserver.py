@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,8 +25,10 @@ class NoCluster(RuntimeError):
 
 
 @contextmanager
-def api_server(*, name: str = NAME) -> Iterator[Kube]:
-    """kubectl against a real API server, in its default namespace. Raises NoCluster."""
+def api_server(*, name: str = NAME, apiserver_args: Sequence[str] = ()) -> Iterator[Kube]:
+    """kubectl against a real API server, in its default namespace. Raises NoCluster.
+
+    A server that was given by name has the flags that it has."""
     given = os.environ.get("RTJ_TEST_KUBECONFIG")
     if given:
         yield kube_of(kubectl=_kubectl(), kubeconfig=given)
@@ -34,7 +36,7 @@ def api_server(*, name: str = NAME) -> Iterator[Kube]:
     if os.geteuid() != 0:
         raise NoCluster("a real API server needs root (devcluster), or RTJ_TEST_KUBECONFIG")
     cluster = Cluster(own(name))
-    cluster.up(nodes=1, gpus=0)
+    cluster.up(nodes=1, gpus=0, apiserver_args=apiserver_args)
     try:
         facts = cluster.status()
         yield kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
@@ -43,9 +45,11 @@ def api_server(*, name: str = NAME) -> Iterator[Kube]:
 
 
 @contextmanager
-def server_with(definition: dict[str, Any], *, name: str) -> Iterator[Kube]:
+def server_with(
+    definition: dict[str, Any], *, name: str, apiserver_args: Sequence[str] = ()
+) -> Iterator[Kube]:
     """Such a server that knows this CustomResourceDefinition. Raises NoCluster."""
-    with api_server(name=name) as kube:
+    with api_server(name=name, apiserver_args=apiserver_args) as kube:
         kube.apply(definition)
 
         def is_established() -> bool:

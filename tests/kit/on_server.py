@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
@@ -16,10 +16,10 @@ from kit.kube import Kube
 
 
 @contextmanager
-def server_of_this_tree(*, name: str) -> Iterator[Kube]:
+def server_of_this_tree(*, name: str, apiserver_args: Sequence[str] = ()) -> Iterator[Kube]:
     """With this tree's CRD. Skips where there is nothing to run one with, but never in CI."""
     try:
-        with server_with(crdgen.crd(), name=name) as kube:
+        with server_with(crdgen.crd(), name=name, apiserver_args=apiserver_args) as kube:
             yield kube
     except NoCluster as missing:
         if os.environ.get("CI"):

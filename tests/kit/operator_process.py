@@ -50,6 +50,11 @@ class OperatorProcess:
         return self.process.pid
 
     async def start(self) -> None:
+        self.begin()
+        await eventually(self.is_ready, within=120, what=f"ready; see {self.log}")
+
+    def begin(self) -> None:
+        """It runs; whether it is ready is another's question."""
         environ = {
             **os.environ,
             "KUBECONFIG": self.kubeconfig,
@@ -61,7 +66,6 @@ class OperatorProcess:
             **self.environment,
         }
         self.process = self._spawn(environ)
-        await eventually(self.is_ready, within=120, what=f"ready; see {self.log}")
 
     def _spawn(self, environ: dict[str, str]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as out:

@@ -24,7 +24,7 @@ async def follow(
     cluster: KubeCluster, path: str, *, saw: Told, gone: Told, selector: str = ""
 ) -> None:
     """Tell of every version of every object below `path`, until cancelled."""
-    host, session = cluster.watch_session(on_watch=lambda _: None)
+    host, session = cluster.watch_session(on_watch=lambda *_: None)
     newest: dict[str, Raw] = {}
     async with session:
         while True:

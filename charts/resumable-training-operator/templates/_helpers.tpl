@@ -72,7 +72,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [get, list, watch, delete] # delete: spec.ttlSecondsAfterFinished
 - apiGroups: [resumable-training.dev]
   resources: [resumabletrainingjobs/status]
-  verbs: [patch, update]
+  verbs: [update]
 # Clusters that enforce it (OwnerReferencesPermissionEnforcement) want this of whoever makes an
 # object that blocks the deletion of its owner, as the pods do.
 - apiGroups: [resumable-training.dev]

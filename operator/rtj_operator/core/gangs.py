@@ -200,8 +200,8 @@ def unavailable(spec: JobSpec, *, code: int, said: str) -> str:
         )
     if code == 403:
         return (
-            f"no PodGroup can be made: {said}. The operator's ClusterRole must allow get, create "
-            f"and patch of podgroups: upgrade the chart, or see rbac.create"
+            f"no PodGroup can be made: {said}. The operator's ClusterRole must allow create and "
+            f"patch of podgroups: upgrade the chart, or see rbac.create"
         )
     if IMMUTABLE in said:
         return (

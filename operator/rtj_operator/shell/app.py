@@ -166,7 +166,10 @@ class App:
         else:
             self.queue.add(key, urgent=urgent)
 
-    def watch_answered(self, resource: str) -> None:
+    def watch_answered(self, resource: str, refused: str | None = None) -> None:
+        if refused is not None:
+            self.pulse.refused(resource, refused)
+            return
         self.pulse.beat(resource)
         if resource in RESOURCES:
             self.metrics.watched(resource)

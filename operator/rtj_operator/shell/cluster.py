@@ -24,6 +24,14 @@ from rtj_api import contract
 
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.api import ApiError, Raw
+from rtj_operator.shell.endpoints import (
+    JOBS,
+    config_map_path,
+    error_of,
+    job_path,
+    lease_path,
+    pod_path,
+)
 
 MAX_REQUESTS = 32  # at once; the API server's own fairness does the rest
 PAGE = 500
@@ -31,12 +39,13 @@ REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 WORKLOAD_VERSIONS = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
-JOBS = f"/apis/{contract.GROUP}/{contract.VERSION}"
 
 OnRequest = Callable[[str, str, int, float], None]
 """verb, resource, status code (0: not reached), seconds."""
-OnWatch = Callable[[str], None]
-"""resource: a list or watch of it was answered."""
+OnWatch = Callable[[str, str | None], None]
+"""resource: a list or watch of it was answered; what the API server says where it refused."""
+OnRefused = Callable[[str], None]
+"""What the API server says of a request that it has forbidden."""
 
 
 async def load_configuration(*, kubeconfig: str | None = None) -> Configuration:
@@ -68,6 +77,7 @@ class KubeCluster:
         user_agent: str,
         namespaces: tuple[str, ...] = (),
         on_request: OnRequest = lambda *_: None,
+        on_refused: OnRefused = lambda _: None,
     ) -> None:
         """`namespaces`: where jobs are listed; empty means all."""
         self._configuration = configuration
@@ -75,6 +85,7 @@ class KubeCluster:
         self._namespaces = namespaces
         self._headers = {"Accept": "application/json", "User-Agent": user_agent}
         self._on_request = on_request
+        self._on_refused = on_refused
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
 
     async def close(self) -> None:
@@ -83,7 +94,7 @@ class KubeCluster:
     # --- reads ---------------------------------------------------------------------------------
 
     async def get_job(self, key: JobKey) -> Raw | None:
-        return await self._get_or_none(_job_path(key), resource=contract.PLURAL)
+        return await self._get_or_none(job_path(key), resource=contract.PLURAL)
 
     async def list_jobs(self) -> list[Raw]:
         paths = [f"{JOBS}/namespaces/{quote(n)}/{contract.PLURAL}" for n in self._namespaces]
@@ -98,7 +109,7 @@ class KubeCluster:
         return await self._list(path, resource="pods", query=query)
 
     async def get_pod(self, *, namespace: str, name: str) -> Raw | None:
-        return await self._get_or_none(_pod_path(namespace, name), resource="pods")
+        return await self._get_or_none(pod_path(namespace, name), resource="pods")
 
     async def list_pod_warnings(self, *, namespace: str, uid: str) -> list[Raw]:
         query = {"fieldSelector": f"involvedObject.uid={uid},type=Warning"}
@@ -145,14 +156,14 @@ class KubeCluster:
         }
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        path = _pod_path(namespace, name)
+        path = pod_path(namespace, name)
         await self._request("DELETE", path, resource="pods", body=options)
 
     async def set_pod_finalizers(
         self, *, namespace: str, name: str, resource_version: str, finalizers: list[str]
     ) -> None:
         patch = {"metadata": {"resourceVersion": resource_version, "finalizers": finalizers}}
-        path = _pod_path(namespace, name)
+        path = pod_path(namespace, name)
         await self._request("PATCH", path, resource="pods", body=patch, content_type=MERGE_PATCH)
 
     async def apply_group(self, manifest: Raw) -> Raw:
@@ -175,7 +186,7 @@ class KubeCluster:
     ) -> Raw:
         meta: Raw = {"resourceVersion": resource_version, "annotations": annotations}
         patch = {"metadata": {**meta, "labels": labels} if labels else meta}
-        path = _pod_path(namespace, name)
+        path = pod_path(namespace, name)
         return await self._request(
             "PATCH", path, resource="pods", body=patch, content_type=MERGE_PATCH
         )
@@ -192,7 +203,7 @@ class KubeCluster:
             },
             "status": status,
         }
-        path = f"{_job_path(key)}/status"
+        path = f"{job_path(key)}/status"
         return await self._request("PUT", path, resource=contract.PLURAL, body=body)
 
     async def delete_job(self, *, key: JobKey, uid: str, resource_version: str) -> None:
@@ -202,22 +213,22 @@ class KubeCluster:
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
             "propagationPolicy": "Background",
         }
-        await self._request("DELETE", _job_path(key), resource=contract.PLURAL, body=options)
+        await self._request("DELETE", job_path(key), resource=contract.PLURAL, body=options)
 
     async def get_config_map(self, *, namespace: str, name: str) -> Raw | None:
-        return await self._get_or_none(_config_map_path(namespace, name), resource="configmaps")
+        return await self._get_or_none(config_map_path(namespace, name), resource="configmaps")
 
     async def put_config_map(self, config_map: Raw) -> Raw:
         meta = config_map["metadata"]
-        path = _config_map_path(meta["namespace"], meta["name"])
+        path = config_map_path(meta["namespace"], meta["name"])
         return await self._request("PUT", path, resource="configmaps", body=config_map)
 
     async def get_lease(self, *, namespace: str, name: str) -> Raw:
-        return await self._request("GET", _lease_path(namespace, name), resource="leases")
+        return await self._request("GET", lease_path(namespace, name), resource="leases")
 
     async def put_lease(self, lease: Raw) -> Raw:
         meta = lease["metadata"]
-        path = _lease_path(meta["namespace"], meta["name"])
+        path = lease_path(meta["namespace"], meta["name"])
         return await self._request("PUT", path, resource="leases", body=lease)
 
     async def create_event(self, event: Raw) -> Raw:
@@ -282,7 +293,10 @@ class KubeCluster:
             finally:
                 self._on_request(method, resource, status, time.monotonic() - began)
         if status >= 400:
-            raise _error(status, data, retry_after=response.headers.get("Retry-After"))
+            refusal = error_of(status, data, retry_after=response.headers.get("Retry-After"))
+            if status == 403:
+                self._on_refused(refusal.message)
+            raise refusal
         answer: Raw = json.loads(data)
         return answer
 
@@ -305,8 +319,13 @@ class KubeCluster:
             await self._authorize(headers)
             request.headers.update(headers)
             response = await handler(request)
+            resource = urlsplit(str(request.url)).path.rstrip("/").rsplit("/", 1)[-1]
             if response.status < 400:
-                on_watch(urlsplit(str(request.url)).path.rstrip("/").rsplit("/", 1)[-1])
+                on_watch(resource, None)
+            elif response.status == 403:
+                said = error_of(403, await response.read(), retry_after=None).message
+                self._on_refused(said)
+                on_watch(resource, said)
             return response
 
         connector = aiohttp.TCPConnector(limit=0, ssl=self._client.rest_client.ssl_context)
@@ -316,34 +335,3 @@ class KubeCluster:
             headers={"User-Agent": self._headers["User-Agent"]},
         )
         return self._configuration.host, session
-
-
-def _error(status: int, data: bytes, *, retry_after: str | None) -> ApiError:
-    reason, message = "", data[:1000].decode(errors="replace")
-    try:
-        answer: Any = json.loads(data)
-        reason, message = answer.get("reason") or "", answer.get("message") or message
-    except (ValueError, AttributeError):
-        pass
-    try:
-        seconds = float(retry_after) if retry_after else None
-    except ValueError:
-        seconds = None
-    return ApiError(status=status, reason=reason, message=message, retry_after=seconds)
-
-
-def _job_path(key: JobKey) -> str:
-    return f"{JOBS}/namespaces/{quote(key.namespace)}/{contract.PLURAL}/{quote(key.name)}"
-
-
-def _pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
-
-
-def _lease_path(namespace: str, name: str) -> str:
-    space = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}"
-    return f"{space}/leases/{quote(name)}"
-
-
-def _config_map_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"

@@ -34,7 +34,10 @@ class Pulse:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     standby: Callable[[], float] | None = None
     """Seconds since the Lease was last read, as long as another replica works."""
+    blocked: str | None = None
+    """Why the work has not begun, where that is another's to mend; no restart would help."""
     _seen: dict[str, float] = field(default_factory=dict)
+    _refused: dict[str, tuple[float, str]] = field(default_factory=dict)
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,11 +50,21 @@ class Pulse:
     def beat(self, resource: str) -> None:
         if resource in self.resources:
             self._seen[resource] = self.clock()
+            self._refused.pop(resource, None)
+
+    def refused(self, resource: str, said: str) -> None:
+        """The API server answers, but does not let us watch that."""
+        if resource in self.resources:
+            self._refused[resource] = self.clock(), said
+
+    def refusals(self) -> list[str]:
+        return [said for _, said in self._refused.values()]
 
     def ages(self) -> Mapping[str, float]:
         """Seconds since the last sign, by resource; since the start where there was none yet."""
         now = self.clock()
-        return {name: now - self._seen.get(name, self._started) for name in self.resources}
+        last = self._seen | {name: at for name, (at, _) in self._refused.items()}
+        return {name: now - last.get(name, self._started) for name in self.resources}
 
     @property
     def has_all(self) -> bool:
@@ -59,7 +72,9 @@ class Pulse:
 
 
 def defects(*, pulse: Pulse, queue: KeyQueue) -> list[str]:  # type: ignore[type-arg]
-    """What is wrong, in words; empty when all is well."""
+    """What is wrong and a restart may help, in words; empty when all is well."""
+    if pulse.blocked is not None:
+        return []
     if pulse.standby is not None:
         silent = pulse.standby()
         told = f"standing by, and the Lease could not be read for {silent:.0f} s"
@@ -82,8 +97,10 @@ def health_app(*, pulse: Pulse, queue: KeyQueue) -> web.Application:  # type: ig
         return web.Response(status=503 if wrong else 200, text="\n".join(wrong or ["ok"]) + "\n")
 
     async def ready(_: web.Request) -> web.Response:
-        wrong = defects(pulse=pulse, queue=queue)
-        if pulse.standby is None:  # a replica that stands by is as ready as it gets
+        wrong = defects(pulse=pulse, queue=queue) + pulse.refusals()
+        if pulse.blocked is not None:
+            wrong.append(pulse.blocked)
+        elif pulse.standby is None:  # a replica that stands by is as ready as it gets
             wrong += [] if pulse.ready.is_set() else ["the watches have not started"]
             wrong += [] if pulse.has_all else ["not every resource has been listed"]
         return web.Response(status=503 if wrong else 200, text="\n".join(wrong or ["ok"]) + "\n")

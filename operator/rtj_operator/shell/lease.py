@@ -56,7 +56,7 @@ class Election:
         self._started = self.clock()
 
     def silent_seconds(self) -> float:
-        """Since the Lease was last read or written."""
+        """Since the API server last answered a question for the Lease."""
         return self.clock() - (self._started if self._read_at is None else self._read_at)
 
     async def won(self) -> None:
@@ -74,6 +74,8 @@ class Election:
                     waits_for = holder
                     log.info("standing by", extra={"lease": self._path, "leader": holder})
             except ApiError as error:
+                if error.status:
+                    self._read_at = self.clock()  # it answers, and a restart changes no answer
                 if not error.is_conflict:  # else another was first
                     log.warning("no Lease yet", extra={"lease": self._path, "why": str(error)})
             await self.sleep(self.duration * RENEW_SHARE)

@@ -49,6 +49,7 @@ class OperatorMetrics:
     watch_events: Counter = field(init=False)
     api_requests: Counter = field(init=False)
     api_seconds: Histogram = field(init=False)
+    refused: Gauge = field(init=False)
     leader: Gauge = field(init=False)
     node_loss_detection: Gauge = field(init=False)
 
@@ -101,6 +102,13 @@ class OperatorMetrics:
             "Time of one such request.",
             ["verb", "resource"],
             buckets=PASS_BUCKETS,
+            registry=registry,
+        )
+        self.refused = Gauge(
+            f"{OPERATOR}_permission_refused_timestamp_seconds",
+            "Unix time at which the API server last refused a request because the operator may not "
+            "do that; absent where it never did.",
+            ["verb", "group", "resource"],
             registry=registry,
         )
         self.leader = Gauge(

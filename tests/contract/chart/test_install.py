@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 import yaml
 from kit import images, tools
-from kit.chart import CHART
+from kit.audit import Audit, covers
+from kit.chart import CHART, render
 from kit.kube import Kube, kube_of, wait_for
 from kit.lanes import own
 from kit.played import a_job
 from kit.prometheus import Prometheus
+from kit.rights import granted
 from kit.scrapes import OPERATOR_JOB, operator_scrape
 
 from devcluster import Cluster
@@ -41,6 +43,7 @@ class Installed:
 
     kube: Kube
     values: Mapping[str, Any]
+    audit: Audit
 
     def helm(
         self, *arguments: str, program: Path | None = None, **values: Any
@@ -83,12 +86,14 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def there() -> Iterator[Installed]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     if os.getuid() != 0:
         missing = "a cluster of our own needs root"
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
     cluster = Cluster(own("rtj-chart"))
-    cluster.up(nodes=1, gpus=0)
+    user = f"system:serviceaccount:{NAMESPACE}:{FULL_NAME}"
+    audit = Audit(directory=tmp_path_factory.mktemp("audit"), user=user)
+    cluster.up(nodes=1, gpus=0, apiserver_args=audit.arguments())
     try:
         operator, sidecar = images.build("operator"), images.build("sidecar")
         cluster.load(operator.archive, sidecar.archive)
@@ -100,7 +105,7 @@ def there() -> Iterator[Installed]:
             "sidecar.image.tag": sidecar.tag,
         }
         kube = kube_of(kubectl=facts["kubectl"], kubeconfig=facts["kubeconfig"])
-        yield Installed(kube=kube.within(NAMESPACE), values=values)
+        yield Installed(kube=kube.within(NAMESPACE), values=values, audit=audit)
     finally:
         cluster.down()
 
@@ -178,6 +183,37 @@ def test_it_may_do_what_it_needs_and_no_more(installed: Installed) -> None:
         leases = "leases.coordination.k8s.io"
         assert installed.may(verb, leases, namespace=NAMESPACE, name=FULL_NAME)
         assert not installed.may(verb, leases, namespace=NAMESPACE, name="another")
+
+
+# What a job that is killed once and ends well on one node does not need, and what does.
+NOT_USED = {
+    ("delete", JOBS.partition(".")[0]): "spec.ttlSecondsAfterFinished",
+    ("update", f"{JOBS.partition('.')[0]}/finalizers"): "asked only on behalf of a new pod's owner",
+    ("get", "pods"): "a pod that was there already when it was to be made",
+    ("delete", "pods"): "a pod that is replaced; those of a job that ends go with it",
+    ("patch", "events"): "an event that comes again",
+    ("list", "events"): "a pod that stays pending",
+    ("create", "podgroups"): "scheduling.gang",
+    ("patch", "podgroups"): "scheduling.gang",
+    ("get", "workloads"): "scheduling.gang: kueue",
+    ("update", "configmaps"): "a fault that points at a node",
+}
+
+
+def test_a_run_uses_what_is_granted_and_nothing_else(installed: Installed) -> None:
+    """By the API server's audit log, after `helm test` has had a job killed and resumed."""
+    done = installed.helm("test", RELEASE, "--timeout=240s")
+    assert done.returncode == 0, installed.kube.run("logs", f"{FULL_NAME}-test", check=False)
+    rules = set(granted(render(release=RELEASE), names={}))
+    asked = dict(installed.audit.used())
+    assert asked, "the audit log is empty: this proves nothing"
+    beyond = {right for right in asked if not any(covers(rule, right) for rule in rules)}
+    assert not beyond, f"asked for, and not granted: {sorted(map(str, beyond))}"
+    refused = {right for right, code in installed.audit.used() if code == 403}
+    assert not refused, sorted(map(str, refused))
+    idle = {rule for rule in rules if not any(covers(rule, right) for right in asked)}
+    unknown = {rule for rule in idle if (rule.verb, rule.resource) not in NOT_USED}
+    assert not unknown, f"granted, and neither used nor explained: {sorted(map(str, unknown))}"
 
 
 def test_prometheus_finds_it_as_the_monitor_says(installed: Installed) -> None:

@@ -65,7 +65,7 @@ def expand(where: str, group: str, resource: str, verbs: str) -> set[tuple[str, 
 ALWAYS = (
     expand("*", "", "nodes", "get list watch")
     | expand("*", "", "namespaces", "get")
-    | expand("kube-node-lease", "coordination.k8s.io", "leases", "get list")
+    | expand("kube-node-lease", "coordination.k8s.io", "leases", "list")
 )
 
 
@@ -73,7 +73,7 @@ def in_namespace(where: str) -> set[tuple[str, str, str, str]]:
     group = "resumable-training.dev"
     return (
         expand(where, group, "resumabletrainingjobs", "get list watch delete")
-        | expand(where, group, "resumabletrainingjobs/status", "patch update")
+        | expand(where, group, "resumabletrainingjobs/status", "update")
         | expand(where, group, "resumabletrainingjobs/finalizers", "update")
         | expand(where, "", "pods", "get list watch create patch delete")
         | expand(where, "events.k8s.io", "events", "create patch")
