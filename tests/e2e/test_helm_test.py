@@ -38,6 +38,7 @@ def release(product: Stack, **values: object) -> None:
     settings = [f"--set-json=test.{name}={json.dumps(value)}" for name, value in values.items()]
     done = helm(product, "upgrade", RELEASE, str(CHART), "--reuse-values", *settings)
     assert done.returncode == 0, done.stderr
+    assert f"helm test {RELEASE} -n {product.operator.namespace}" in done.stdout, "the next command"
 
 
 def tried(product: Stack, *, program: Path) -> tuple[int, str]:
