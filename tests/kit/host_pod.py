@@ -23,7 +23,7 @@ from typing import Any
 
 import aiohttp
 from rtj_api import contract, wire
-from rtj_operator.shell.views import trainer_name
+from rtj_operator.shell.pod_views import trainer_name
 
 from kit import daemon
 

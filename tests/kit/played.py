@@ -22,7 +22,7 @@ from rtj_api.rules.news import is_news
 from rtj_operator.core.observed import JobKey
 from rtj_operator.shell.api import ApiError
 from rtj_operator.shell.cluster import MERGE_PATCH, KubeCluster
-from rtj_operator.shell.views import controller_uid, status_port_of, trainer_name
+from rtj_operator.shell.pod_views import controller_uid, status_port_of, trainer_name
 
 from kit.watching import follow
 

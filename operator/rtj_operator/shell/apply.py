@@ -31,8 +31,9 @@ from rtj_operator.core.pod_facts import PodSettings
 from rtj_operator.core.pods import desired_pod, desired_spare, labels_of
 from rtj_operator.shell.api import ApiError, Cluster, Raw
 from rtj_operator.shell.observe import World
+from rtj_operator.shell.pod_views import controller_uid
 from rtj_operator.shell.push import Pusher
-from rtj_operator.shell.views import api_spec, controller_uid, owner_of
+from rtj_operator.shell.views import api_spec, owner_of
 
 T = TypeVar("T")
 

@@ -18,10 +18,11 @@ from rtj_operator.core.observed import JobKey, JobView, Observed, PodView, Rejec
 from rtj_operator.shell.api import Cluster, Raw
 from rtj_operator.shell.nodes import Nodes
 from rtj_operator.shell.owners import FenceOwners
+from rtj_operator.shell.pod_views import controller_uid, pod_view
 from rtj_operator.shell.queues import Queues
 from rtj_operator.shell.reports import Endpoint, Reports
 from rtj_operator.shell.troubles import Troubles
-from rtj_operator.shell.views import controller_uid, job_view, pod_view
+from rtj_operator.shell.views import job_view
 
 CARRY_SECONDS = 1.0
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rtj_operator.core.observed import JobKey, ReportView
 from rtj_operator.shell.api import Cluster
-from rtj_operator.shell.views import controller_uid, pod_view
+from rtj_operator.shell.pod_views import controller_uid, pod_view
 
 LIST_SECONDS = 5.0
 LOST_SECONDS = 120.0

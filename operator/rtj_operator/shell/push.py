@@ -21,7 +21,7 @@ from rtj_api import contract
 from rtj_api.wire import Directive
 
 from rtj_operator.shell.api import Raw
-from rtj_operator.shell.views import status_port_of
+from rtj_operator.shell.pod_views import status_port_of
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from rtj_api.status import RestartKind
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import ContainerEnd, ContainerView
 from rtj_operator.core.podends import told_end
-from rtj_operator.shell.views import pod_view
+from rtj_operator.shell.pod_views import pod_view
 
 running = functools.cache(observations.running)  # frozen, and slow to come to
 

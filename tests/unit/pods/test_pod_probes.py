@@ -16,7 +16,7 @@ from kit.specs import (
     trainer_of,
 )
 from rtj_operator.core.pod_facts import status_port
-from rtj_operator.shell.views import status_port_of
+from rtj_operator.shell.pod_views import status_port_of
 
 
 def test_probes_are_asked_through_the_supervisor() -> None:

@@ -15,9 +15,9 @@ from aiohttp import web
 from rtj_api import contract
 from rtj_api.wire import Directive, Phase, Report
 from rtj_operator.core.observed import JobKey
+from rtj_operator.shell.pod_views import status_port_of
 from rtj_operator.shell.push import Pusher
 from rtj_operator.shell.reports import MAX_REPORT_BYTES, Endpoint, Reports, parse_report
-from rtj_operator.shell.views import status_port_of
 
 KEY = JobKey("team", "gpt")
 WHOLE = Report(job_uid="job-1", pod_uid="pod-1", rank=0, boot_id="b", sequence=1, sent_at=0.0)

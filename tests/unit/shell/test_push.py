@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from rtj_api import contract
 from rtj_api.wire import Directive, Phase
+from rtj_operator.shell.pod_views import pod_view
 from rtj_operator.shell.push import Pusher
-from rtj_operator.shell.views import pod_view
 from rtj_sidecar.directives import signed
 
 WANTED = Directive(job_uid="j", pod_uid="p", rank=0, attempt=3, seq=3, phase=Phase.GO, world_size=2)

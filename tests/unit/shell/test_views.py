@@ -9,7 +9,8 @@ import pytest
 from rtj_api import contract
 from rtj_operator.core.decide import decide
 from rtj_operator.core.observed import Observed
-from rtj_operator.shell.views import controller_uid, job_view, node_view, pod_view, status_port_of
+from rtj_operator.shell.pod_views import controller_uid, pod_view, status_port_of
+from rtj_operator.shell.views import job_view, node_view
 
 
 def a_raw_pod(**status: Any) -> dict[str, Any]:
