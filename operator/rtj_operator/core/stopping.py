@@ -13,7 +13,7 @@ from rtj_api.rules import exits
 from rtj_api.rules.stopping import lead_seconds
 from rtj_api.status import MAX_MESSAGE, PlannedStop, Status
 
-from rtj_operator.core import attempts, failures, growth, judges, successes
+from rtj_operator.core import attempts, failures, growth, successes
 from rtj_operator.core.attempts import Cause
 from rtj_operator.core.conditions import is_training
 from rtj_operator.core.converge import directive_patches
@@ -29,6 +29,7 @@ from rtj_operator.core.leaving import (
 from rtj_operator.core.plan import Note, Plan
 from rtj_operator.core.recording import record
 from rtj_operator.core.stop_planning import is_decided, note_of, planned_for
+from rtj_operator.core.trainer_judges import was_told_by
 
 HEAR_SHARE = 0.75  # of the time to tell all, in which ending pods have to say that they heard it
 MISSED = "Missed"
@@ -142,9 +143,9 @@ def _is_gone(gang: Gang, member: Member, planned: PlannedStop) -> bool:
         return member.pod is None
     end = member.ended_trainer(gang.attempt)
     if end is None or end.exit_code is None:
-        return end is not None and judges.was_told_by(end.signal, member)
+        return end is not None and was_told_by(end.signal, member)
     number = end.signal or exits.from_returncode(end.exit_code).signal
-    return end.exit_code == 0 or judges.was_told_by(number, member)
+    return end.exit_code == 0 or was_told_by(number, member)
 
 
 def is_awaited(gang: Gang) -> bool:
