@@ -123,6 +123,11 @@ PATH_SHIPS = "/ships"  # holder: long-poll ?fence=F&since=N&wait=SECONDS -> wire
 PATH_SEEN = "/seen"  # holder: POST wire.Seen
 PATH_SAVES = "/saves"  # /saves/<name> -> wire.PeerSave ; /saves/<name>/files/<path> -> bytes
 
+# The job's UID, on every request but for metrics, health and directives: only those know it who may
+# read the job or its pods, so nobody else reads a report or a save, or tells the holder of one. As
+# the query parameter QUERY_JOB too, for the API server's proxy passes no headers of kubectl on.
+HEADER_JOB = "Rtj-Job"
+QUERY_JOB = "job"
 # Base64 of the Ed25519 signature over SIGNED_PREFIX + body. The key stands in the annotation.
 HEADER_SIGNATURE = "Rtj-Signature"
 SIGNED_PREFIX = b"rtj-directive-1\0"

@@ -220,9 +220,11 @@ class HostPod:
     async def report(self) -> wire.Report | None:
         """What its sidecar says now; None where it does not answer."""
         url = contract.sidecar_url(self.ip, port=contract.PORT_STATUS) + contract.PATH_STATUS
+        [owner] = self.raw["metadata"]["ownerReferences"]
+        known = {contract.HEADER_JOB: owner["uid"]}
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-                async with session.get(url, raise_for_status=True) as answer:
+                async with session.get(url, headers=known, raise_for_status=True) as answer:
                     return wire.Report.model_validate_json(await answer.read())
         return None
 

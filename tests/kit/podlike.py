@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rtj_api import contract
 from rtj_api.wire import (
     SEQ,
     Batches,
@@ -119,10 +120,16 @@ class PodLike:
         """Its report: at once, or as soon as it tells more than `since` did, but soon."""
         asked = "" if since is None else f"?since={since}&wait={LOOK_SECONDS}"
         try:
-            with urllib.request.urlopen(f"{self.url}/status{asked}", timeout=5) as answer:
-                return Report.model_validate_json(answer.read())
+            return Report.model_validate_json(self.page(f"{contract.PATH_STATUS}{asked}"))
         except (urllib.error.URLError, OSError):
             return None
+
+    def page(self, path: str) -> bytes:
+        """As one sees it who may read the job. Raises URLError, OSError."""
+        known = {contract.HEADER_JOB: self.config.job_uid}
+        request = urllib.request.Request(self.url + path, headers=known)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read()
 
     def report(self) -> Report:
         return wait_for(self.answers, why="a report")

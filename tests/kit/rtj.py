@@ -98,7 +98,9 @@ class Job:
 
     def report_of(self, pod: dict[str, Any]) -> dict[str, Any]:
         url = f"http://{pod['status']['podIP']}:{sidecar_port(pod)}{contract.PATH_STATUS}"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        [owner] = pod["metadata"]["ownerReferences"]
+        request = urllib.request.Request(url, headers={contract.HEADER_JOB: owner["uid"]})
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)
 
     def wait_status(self, what: str, look, *, within: float = 120) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Agent:
                 ),
             ),
             run=open_run(site.config, reporter=reporter),
-            http=ClientSession(trust_env=False),
+            http=ClientSession(trust_env=False, headers={contract.HEADER_JOB: site.config.job_uid}),
             loop=asyncio.get_running_loop(),
         )
         self._station = station

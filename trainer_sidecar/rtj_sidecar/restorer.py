@@ -132,7 +132,7 @@ class Restorer:
         peers = (
             await find_peers(at.http, name, urls, rank=at.site.config.rank)
             if target.durable
-            else Peers(urls)
+            else Peers(urls, headers=at.http.headers)
         )
 
         def fetch(files: Sequence[FileRecord], incoming: Path) -> int:

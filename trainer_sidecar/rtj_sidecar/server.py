@@ -1,13 +1,15 @@
 """HTTP of the sidecar: the report, metrics, and what peers need.
 
 Serves bytes only out of pins, which no trainer can change; a path is looked up in the pin's own
-list, never joined from a request. Must never answer with a secret or block the loop on a disk.
+list, never joined from a request. Answers those who know the job's UID, and anyone about
+metrics and health. Must never answer with a secret or block the loop on a disk.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import hmac
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +22,8 @@ from rtj_sidecar.messages import PeerSave, Seen, Ships
 from rtj_sidecar.report import Reporter
 
 MAX_WAIT = 60.0
+# A directive is signed.
+OPEN_PATHS = (contract.PATH_METRICS, contract.PATH_HEALTH, contract.PATH_DIRECTIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,20 @@ Metrics = Callable[[str], tuple[bytes, str]]
 
 
 def make_app(*, reporter: Reporter, peers: Peers, metrics: Metrics) -> web.Application:
+    job_uid = reporter.current.job_uid.encode()
+
+    @web.middleware
+    async def known(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        said = request.headers.get(contract.HEADER_JOB) or request.query.get(contract.QUERY_JOB, "")
+        if request.path in OPEN_PATHS or hmac.compare_digest(said.encode(), job_uid):
+            return await handler(request)
+        raise web.HTTPForbidden(
+            text=f"header {contract.HEADER_JOB} or query {contract.QUERY_JOB}: say the UID of the "
+            "job, its metadata.uid"
+        )
+
     async def status(request: web.Request) -> web.Response:
         report = await reporter.after(
             _since(request), wait=_seconds(request), quiet=_seconds(request, "quiet")
@@ -118,7 +136,7 @@ def make_app(*, reporter: Reporter, peers: Peers, metrics: Metrics) -> web.Appli
         # Ranges, conditional requests and sendfile are FileResponse's.
         return web.FileResponse(file.source, headers={"Content-Type": "application/octet-stream"})
 
-    app = web.Application(client_max_size=64 << 20)
+    app = web.Application(client_max_size=64 << 20, middlewares=[known])
     app.add_routes(
         [
             web.get(contract.PATH_STATUS, status),

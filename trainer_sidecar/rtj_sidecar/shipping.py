@@ -55,7 +55,9 @@ class Shipping:
         if url is not None:
             with contextlib.suppress(ClientError, TimeoutError, OSError, ValidationError):
                 timeout = ClientTimeout(total=10, connect=3)
-                async with at.http.get(url + contract.PATH_SHIPS, timeout=timeout) as answer:
+                async with at.http.get(
+                    url + contract.PATH_SHIPS, timeout=timeout, allow_redirects=False
+                ) as answer:
                     known = Ships.model_validate_json(await answer.read())
         told = known.holders.get(name) or ([url] if url is not None else [])
         return [each.rstrip("/") for each in told if each != at.own_url]
@@ -161,7 +163,7 @@ class Shipping:
                 query = {"since": str(self._ships.version), "wait": str(POLL_SECONDS)}
                 timeout = ClientTimeout(total=POLL_SECONDS + 10, connect=5)
                 async with at.http.get(
-                    url + contract.PATH_SHIPS, params=query, timeout=timeout
+                    url + contract.PATH_SHIPS, params=query, timeout=timeout, allow_redirects=False
                 ) as answer:
                     answer.raise_for_status()
                     self._ships = Ships.model_validate_json(await answer.read())

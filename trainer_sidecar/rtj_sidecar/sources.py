@@ -31,7 +31,7 @@ async def find_peers(
         async with turns:
             try:
                 where = f"{url}{contract.PATH_SAVES}/{name}"
-                async with http.get(where, timeout=ANSWER) as answer:
+                async with http.get(where, timeout=ANSWER, allow_redirects=False) as answer:
                     if answer.status != 200:
                         return None
                     return PeerSave.model_validate_json(await answer.read())
@@ -43,4 +43,4 @@ async def find_peers(
     for url, save in zip(turned, told, strict=True):
         for file in save.files if save is not None else ():
             holds.setdefault(file.path, []).append(url)
-    return Peers(turned, holds=holds)
+    return Peers(turned, holds=holds, headers=http.headers)

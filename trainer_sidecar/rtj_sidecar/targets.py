@@ -130,7 +130,9 @@ class Targets:
         """None where it has not the save, or does not answer."""
         try:
             async with self._at.http.get(
-                f"{peer}{contract.PATH_SAVES}/{name}", timeout=ClientTimeout(total=120, connect=3)
+                f"{peer}{contract.PATH_SAVES}/{name}",
+                timeout=ClientTimeout(total=120, connect=3),
+                allow_redirects=False,
             ) as answer:
                 if answer.status != 200:
                     return None

@@ -83,6 +83,7 @@ class Telling:
                 url + contract.PATH_SEEN,
                 data=seen.model_copy(update={"told_at": time.time()}).dump_json(),
                 timeout=ClientTimeout(total=10, connect=3),
+                allow_redirects=False,
             ) as answer:
                 answer.raise_for_status()
             self._told, self._told_at = seen, time.monotonic()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated
 
 import typer
+from rtj_api import contract
 
 from rtj_cli import options
 from rtj_cli.cluster import Cluster, ClusterProblem, Raw
@@ -193,7 +194,8 @@ def _report(cluster: Cluster, job: Seen, pod: Raw) -> Raw | ClusterProblem:
     name = pod["metadata"]["name"]
     try:
         return cluster.raw(
-            f"/api/v1/namespaces/{job.namespace}/pods/{name}:{ranks.port_of(pod)}/proxy/status"
+            f"/api/v1/namespaces/{job.namespace}/pods/{name}:{ranks.port_of(pod)}/proxy"
+            f"{contract.PATH_STATUS}?{contract.QUERY_JOB}={job.raw['metadata']['uid']}"
         )
     except ClusterProblem as problem:
         return problem

@@ -171,7 +171,12 @@ class Reports:
                 query["quiet"] = f"{quiet * random.uniform(0.7, 1.3):.2f}"
         # A pod that redirects would have this process ask, from its own place in the network,
         # whatever that pod cannot reach itself.
-        async with self._session.get(endpoint.url, params=query, allow_redirects=False) as response:
+        async with self._session.get(
+            endpoint.url,
+            params=query,
+            headers={contract.HEADER_JOB: endpoint.job_uid},
+            allow_redirects=False,
+        ) as response:
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
             body = await response.content.read(MAX_REPORT_BYTES + 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import secrets
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -44,8 +43,7 @@ def pods() -> Iterator[list[PodLike]]:
 
 def told(pod: PodLike) -> Iterator[Place]:
     for path in (contract.PATH_STATUS, contract.PATH_METRICS):
-        with urllib.request.urlopen(pod.url + path, timeout=30) as answer:
-            yield f"{path} of {pod.uid}", answer.read()
+        yield f"{path} of {pod.uid}", pod.page(path)
 
 
 def troubles(report: Report) -> dict[Reason, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
+from rtj_api import contract
 from rtj_api.reasons import Reason
 from rtj_api.wire import CheckpointView, ProgressView, Report, SidecarPhase, Verdict
 from rtj_sidecar.messages import PeerFile, PeerSave, Seen, Ships
@@ -78,7 +79,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     )
     server = TestServer(app)
     await server.start_server()
-    async with ClientSession(server.make_url("/")) as http:
+    async with ClientSession(server.make_url("/"), headers={contract.HEADER_JOB: "j"}) as http:
         yield Site(reporter, peers, http)
     await server.close()
 
@@ -204,6 +205,33 @@ async def test_nothing_but_pinned_plain_files(site: Site, path: str) -> None:
     base = str(site.http._base_url).rstrip("/")
     async with site.http.get(URL(base + path, encoded=True)) as answer:
         assert answer.status == 404
+
+
+@pytest.mark.parametrize("says", [{}, {contract.HEADER_JOB: "k"}, {contract.HEADER_JOB: "\u00e9"}])
+async def test_a_stranger_gets_no_report_and_no_save_and_tells_the_holder_nothing(
+    site: Site, says: dict[str, str]
+) -> None:
+    """Only who may read the job or its pods knows its UID."""
+    body = Seen(job_uid="j", rank=1, attempt=3).dump_json()
+    save = "/saves/f00000001-n1-s5"
+    async with ClientSession(site.http._base_url, headers=says) as stranger:
+        for path in ("/status", "/ships", save, f"{save}/files/a/model.pt", "/status?job=k"):
+            async with stranger.get(path) as answer:
+                assert answer.status == 403, path
+                assert "metadata.uid" in await answer.text()
+        async with stranger.post("/seen", data=body) as answer:
+            assert answer.status == 403
+        for path in ("/healthz", "/metrics"):
+            async with stranger.get(path) as answer:
+                assert answer.status == 200
+    assert site.peers.got == []
+
+
+async def test_kubectl_says_the_uid_in_the_address(site: Site) -> None:
+    """The API server's proxy passes no header of it on."""
+    async with ClientSession(site.http._base_url) as kubectl:
+        async with kubectl.get("/status?job=j") as answer:
+            assert answer.status == 200
 
 
 async def test_seen_is_checked(site: Site) -> None:

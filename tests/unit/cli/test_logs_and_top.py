@@ -164,7 +164,7 @@ def test_top_has_a_row_a_rank(rtj: Rtj, gang: StubKubectl) -> None:
     assert (one["rank"], one["step"], one["podPhase"]) == (1, None, "Running")
     assert spare["rank"] is None
     assert "auth can-i" in said.words
-    assert any("/gpt-0-1-abcd:9900/proxy/status" in line for line in gang.asked())
+    assert any("/gpt-0-1-abcd:9900/proxy/status?job=" in line for line in gang.asked())
     table = rtj("top", "gpt").out
     for words in ("Training", "(Running)", "spare", "DiskFull", "node-0"):
         assert words in table, words

@@ -109,6 +109,19 @@ def test_wrong_bytes_are_thrown_away_and_that_peer_is_not_asked_again(
         assert sum(counted) == 2 * len(DATA), "what was thrown away is not counted"
 
 
+def test_a_peer_sends_nobody_elsewhere(tmp_path: Path) -> None:
+    with peer(honest) as (inner, asked):
+
+        def redirects(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(302)
+            handler.send_header("Location", f"{inner}/latest/meta-data")
+            handler.end_headers()
+
+        with peer(redirects) as (bad, _):
+            assert not Peers([bad]).give(NAME, file(), tmp_path / "x", has_other=True)
+    assert asked == []
+
+
 def test_nobody_gives_it_and_nothing_is_left(tmp_path: Path) -> None:
     with peer(lies) as (bad, _), peer(lacks) as (without, _):
         gone = "http://127.0.0.1:9"

@@ -29,14 +29,27 @@ PATIENCE_SECONDS = 5.0  # before a peer's speed is judged
 SLOW_BYTES_PER_SECOND = 1 << 20
 
 
+class _NowhereElse(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer like any other error: who asks may not be sent elsewhere."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
 class Peers:
     """`urls`: `http://ip:port`, tried in order. `holds`: path -> those that are known to have it;
-    None: nobody was asked, so each is tried. Used from several threads."""
+    None: nobody was asked, so each is tried. `headers` go with each request. Used from several
+    threads."""
 
     def __init__(
-        self, urls: Sequence[str], *, holds: Mapping[str, Sequence[str]] | None = None
+        self,
+        urls: Sequence[str],
+        *,
+        holds: Mapping[str, Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._urls = tuple(urls)
+        self._headers = dict(headers or {})
         self._holds = holds
         self._shunned: set[str] = set()
 
@@ -84,8 +97,9 @@ class Peers:
         digest, count, begun = hashlib.sha256(), 0, time.monotonic()
         try:
             # The pod network, never a proxy of the environment.
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            answer = opener.open(where, timeout=TIMEOUT_SECONDS)
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NowhereElse)
+            request = urllib.request.Request(where, headers=self._headers)
+            answer = opener.open(request, timeout=TIMEOUT_SECONDS)
         except urllib.error.HTTPError:
             return False  # it has no such file: that says nothing against its others
         except (OSError, http.client.HTTPException, ValueError):
