@@ -33,6 +33,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -52,6 +53,15 @@ class S3ServerError(RuntimeError):
     """The server could not be started, or ended by itself; the message names its log."""
 
 
+@dataclass(frozen=True)
+class Tenant:
+    """Keys that are good for `place` alone: `<bucket>`, or `<bucket>/<prefix>*`."""
+
+    access_key: str
+    secret_key: str
+    place: str
+
+
 class S3Server:
     """One SeaweedFS (master, volume, filer, S3 gateway in one process) that speaks S3 on
     `http://<address>:<port>`.
@@ -69,7 +79,9 @@ class S3Server:
         buckets: tuple[str, ...] = ("checkpoints",),
         access_key: str = ACCESS_KEY,
         secret_key: str = SECRET_KEY,
+        tenants: tuple[Tenant, ...] = (),
     ) -> None:
+        self.tenants = tenants
         self.address = address
         self.buckets = buckets
         self.access_key = access_key
@@ -196,7 +208,7 @@ class S3Server:
         self.inner_ports = daemon.free_ports(count=7)
         self.port = port or daemon.free_ports(count=1, address=self.address)[0]
         config = self.data / "s3.json"
-        config.write_text(json.dumps(_identities(key=self.access_key, secret=self.secret_key)))
+        config.write_text(json.dumps(_identities(self)))
         config.chmod(0o600)
         command = _command(
             weed=tools.weed(),
@@ -256,9 +268,22 @@ def _prove_writable(client: Any, *, bucket: str) -> None:
     client.delete_object(Bucket=bucket, Key=".ready")
 
 
-def _identities(*, key: str, secret: str) -> dict[str, Any]:
-    credentials = [{"accessKey": key, "secretKey": secret}]
-    return {"identities": [{"name": "test", "credentials": credentials, "actions": ["Admin"]}]}
+def _identities(server: S3Server) -> dict[str, Any]:
+    may = ("Read", "Write", "List", "Tagging")
+    known = [("test", server.access_key, server.secret_key, ["Admin"])]
+    for one in server.tenants:
+        actions = [f"{verb}:{one.place}" for verb in may]
+        known.append((one.access_key, one.access_key, one.secret_key, actions))
+    return {
+        "identities": [
+            {
+                "name": name,
+                "credentials": [{"accessKey": key, "secretKey": secret}],
+                "actions": actions,
+            }
+            for name, key, secret, actions in known
+        ]
+    }
 
 
 def _command(
