@@ -9,30 +9,16 @@ import argparse
 import asyncio
 import contextlib
 import errno
-import json
 import logging
 import signal
 import sys
 from pathlib import Path
 
+from rtj_api.log_lines import JsonLines
+
 from rtj_sidecar.agent import Agent
 from rtj_sidecar.config import ConfigError, Site, read_site
 from rtj_sidecar.standby import Standby
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line)
 
 
 class PortTaken(Exception):
@@ -80,13 +66,15 @@ def main() -> int:
     parser.add_argument("--bind", help="address of the HTTP port (default: every interface)")
     arguments = parser.parse_args()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines(component="sidecar"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         site = read_site(root=arguments.run_dir, podinfo=arguments.podinfo, bind=arguments.bind)
     except ConfigError as error:
         print(f"rtj_sidecar: {error}", file=sys.stderr)
         return 2
+    about = {"job": f"{site.config.namespace}/{site.config.job}", "pod_uid": site.pod_uid}
+    handler.setFormatter(JsonLines(component="sidecar", constant=about))
     try:
         asyncio.run(serve(site))
     except PortTaken as error:

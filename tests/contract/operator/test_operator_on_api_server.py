@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.kube import Kube
+from kit.log_records import unknown_fields
 from kit.operator_process import OperatorProcess
 from kit.played import PlayedPods, a_job, eventually
 from rtj_api import contract, wire
@@ -53,6 +54,8 @@ async def test_a_first_start_passes_every_phase(running, cluster, operator) -> N
     assert await operator.value("training_job_start_count_total", **labels_of(key)) == 1
     rules = {line["rule"] for line in operator.lines() if "rule" in line}
     assert "first_attempt" in rules
+    written = [text for text in operator.log.read_text().splitlines() if text.strip()]
+    assert {name for text in written for name in unknown_fields(text)} == set()
 
 
 async def test_a_crash_is_recorded_and_the_gang_starts_again_in_place(

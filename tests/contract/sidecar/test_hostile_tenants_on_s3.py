@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kit.alone import begin
 from kit.leaks import in_bucket
+from kit.log_records import unknown_fields
 from kit.orders import prepared
 from kit.podlike import PodLike
 from kit.run_writer import begun, one_save, run_of
@@ -123,6 +124,7 @@ def test_their_own_key_reads_it(pods: list[PodLike], tmp_path: Path, s3: S3Serve
     assert [each.step for each in found] == [3, 2, 1]
     pod = pod_of(A, pods, tmp_path, s3, store="team-a")
     assert prepared(pod, 1, may_claim=True).candidates
+    assert {name for text in pod.log().splitlines() for name in unknown_fields(text)} == set()
 
 
 @pytest.mark.parametrize("run_id", ["../team-a/ns/gpt", "x/../../team-a/ns/gpt", "..", "/team-a"])

@@ -18,9 +18,9 @@ from hdfs import HdfsError
 from kit.leaks import leaks
 from kit.s3 import S3Server
 from kit.stored import problem
+from rtj_api.log_lines import JsonLines
 from rtj_api.reasons import Reason
 from rtj_sidecar.background import Background
-from rtj_sidecar.serve import JsonLines
 from rtj_sidecar.stores.answers import Absent
 from rtj_sidecar.stores.base import ObjectMissing
 from rtj_sidecar.stores.objects import ObjectStore
@@ -81,7 +81,7 @@ def logged(error: Exception) -> str:
     """As the sidecar writes an exception."""
     told = (type(error), error, error.__traceback__)
     record = logging.LogRecord("rtj", logging.ERROR, "", 0, "of a store", (), told)
-    return JsonLines().format(record)
+    return JsonLines(component="sidecar").format(record)
 
 
 @pytest.mark.parametrize("store", ["gs", "az", "hdfs"], indirect=True)
@@ -130,7 +130,7 @@ async def test_what_runs_behind_a_directive_reports_no_text(
     reporter = SimpleNamespace(degrade=lambda *said: told.put_nowait(repr(said)), heal=id)
     site = SimpleNamespace(config=SimpleNamespace(rank=0))
     behind = Background(SimpleNamespace(reporter=reporter, site=site, attempt=1))  # type: ignore[arg-type]
-    caplog.handler.setFormatter(JsonLines())
+    caplog.handler.setFormatter(JsonLines(component="sidecar"))
 
     async def work() -> None:
         await asyncio.to_thread(store.get, "a")
