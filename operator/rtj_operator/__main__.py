@@ -84,7 +84,9 @@ async def run(settings: Settings) -> None:
         on_refused=Rights(metrics.refused),
     )
     pulse = Pulse(resources=RESOURCES if settings.reads_nodes else NAMESPACED)
-    queue: KeyQueue[JobKey] = KeyQueue()
+    queue: KeyQueue[JobKey] = KeyQueue(
+        on_add=metrics.queue_adds.inc, on_take=metrics.queue_seconds.observe
+    )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(cluster.close)
         servers = contextlib.AsyncExitStack()

@@ -40,6 +40,11 @@ without this list cannot silently lose its value.
 {{- if and $rules.dashboardURL (contains "$labels.name }}" $rule.annotations.description) }}
 {{- $_ := set $rule.annotations "dashboard_url" (printf "%s?var-namespace={{ $labels.namespace }}&var-name={{ $labels.name }}" $rules.dashboardURL) }}
 {{- end }}
+{{- if and $rules.joinTeam (contains "$labels.name }}" $rule.annotations.description) }}
+{{- $expr := trim $rule.expr }}
+{{- $info := "max by (namespace, name, team) (training_job_info)" }}
+{{- $_ := set $rule "expr" (printf "(\n%s\n) * on (namespace, name) group_left (team) %s\nor on (namespace, name) (\n%s\n)\n" $expr $info $expr) }}
+{{- end }}
 {{- with get $rules.overrides $rule.alert }}
 {{- with .severity }}{{ $_ := set $rule.labels "severity" . }}{{ end }}
 {{- with .for }}{{ $_ := set $rule "for" . }}{{ end }}

@@ -47,6 +47,8 @@ class OperatorMetrics:
     decisions: Counter = field(init=False)
     watch_activity: Gauge = field(init=False)
     watch_events: Counter = field(init=False)
+    queue_adds: Counter = field(init=False)
+    queue_seconds: Histogram = field(init=False)
     api_requests: Counter = field(init=False)
     api_seconds: Histogram = field(init=False)
     refused: Gauge = field(init=False)
@@ -90,6 +92,15 @@ class OperatorMetrics:
         )
         self.watch_events = Counter(
             f"{OPERATOR}_watch_events", "Events received.", ["resource"], registry=registry
+        )
+        self.queue_adds = Counter(
+            f"{OPERATOR}_queue_adds", "Hints that a job is to be looked at.", registry=registry
+        )
+        self.queue_seconds = Histogram(
+            f"{OPERATOR}_queue_duration_seconds",
+            "Time for which a job that was due waited for a worker.",
+            buckets=PASS_BUCKETS,
+            registry=registry,
         )
         self.api_requests = Counter(
             f"{OPERATOR}_api_requests",

@@ -40,6 +40,8 @@ class KeyQueue(Generic[K]):
     backoff_base: float = 0.05
     backoff_max: float = 30.0
     counters: QueueCounters = field(default_factory=QueueCounters)
+    on_add: Callable[[], None] = lambda: None
+    on_take: Callable[[float], None] = lambda _: None  # seconds from ready to taken
     pace: Pace[K] = field(default_factory=Pace)
     _ready: dict[K, float] = field(default_factory=dict)  # key -> since when; in order
     _active: dict[K, float] = field(default_factory=dict)  # key -> since when
@@ -54,6 +56,7 @@ class KeyQueue(Generic[K]):
         """Look at `key` as soon as its pace allows and a worker is free; again if it is being
         worked on. `urgent`: the gang waits for it."""
         self.counters.adds += 1
+        self.on_add()
         self._make_ready(key, urgent=urgent)
         self._changed.set()
 
@@ -77,7 +80,9 @@ class KeyQueue(Generic[K]):
             return None
         key = next(iter(self._ready))
         now = self.clock()
-        self.counters.wait_seconds += now - self._ready.pop(key)
+        waited = now - self._ready.pop(key)
+        self.counters.wait_seconds += waited
+        self.on_take(waited)
         self._active[key] = now
         self._due.pop(key, None)
         return key

@@ -241,3 +241,15 @@ async def test_many_workers_take_each_key_once() -> None:
     for task in workers:
         task.cancel()
     assert sorted(taken) == list(range(100))
+
+
+def test_metrics_hear_of_each_hint_and_of_each_wait(clock: Clock) -> None:
+    adds, waits = [], list[float]()
+    queue: KeyQueue[str] = KeyQueue(
+        clock=clock, on_add=lambda: adds.append(1), on_take=waits.append
+    )
+    queue.add("a")
+    queue.add("a")
+    clock.now += 3
+    assert queue.take() == "a"
+    assert (len(adds), waits) == (2, [3])
