@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-LONG = ("test_fault_matrix", "test_install", "test_example_trainers", "test_transfer_faults")
+LONG = (
+    "test_fault_matrix",
+    "test_install",
+    "test_exact",
+    "test_example_trainers",
+    "test_transfer_faults",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

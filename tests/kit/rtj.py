@@ -143,8 +143,9 @@ class Job:
         """Until every rank's sidecar says that it trains in that attempt or a later one."""
 
         def look() -> bool:
-            reports = [self.report(rank) for rank in range(self.get()["spec"]["replicas"])]
-            return all(r["attempt"] >= attempt and r["phase"] == "Training" for r in reports)
+            reports = [self.report_of(pod) for pod in self.pods()]
+            trains = [r["attempt"] >= attempt and r["phase"] == "Training" for r in reports]
+            return len(trains) == self.get()["spec"]["replicas"] and all(trains)
 
         try:
             what = f"{self.name} training in attempt {attempt}"
