@@ -88,32 +88,40 @@ def tell_epoch(loader: Any, epoch: int) -> None:
 class StatefulPosition:
     """A loader that keeps its own position: torchdata's StatefulDataLoader and its like."""
 
-    inexact: tuple[str, ...] = ()
-
     def __init__(self, loader: Any) -> None:
         self._loader = loader
+        self._is_over = False
         self.taken = 0
+        self.inexact: tuple[str, ...] = ()
+        if getattr(loader, "num_workers", 0):
+            self.inexact = (
+                f"{type(loader).__name__} does not keep the random states of its workers: samples "
+                "and their order go on, what is drawn at random in a worker does not",
+            )
 
     def begin(self, *, epoch: int, resumed: Optional[Mapping[str, Any]] = None) -> Iterator[Any]:
-        self.taken = 0
-        is_over = False
-        if resumed is not None:
-            self.taken = int(resumed["taken"])
-            length = self.length()
-            is_over = length is not None and self.taken >= length
-            self._loader.load_state_dict(resumed["state"])
-        else:
+        self.taken, self._is_over = 0, False
+        if resumed is None:
             tell_epoch(self._loader, epoch)
-        # Such a loader that stands at an epoch's end gives the next epoch when it is iterated.
-        return iter(()) if is_over else self._batches(iter(self._loader))
+            return self._batches(iter(self._loader))
+        self.taken, self._is_over = int(resumed["taken"]), bool(resumed["over"])
+        self._loader.load_state_dict(resumed["state"])
+        # One that had come to its end gives the next epoch when it is iterated.
+        return iter(()) if self._is_over else self._batches(iter(self._loader))
 
     def _batches(self, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             self.taken += 1
             yield batch
+        self._is_over = True
 
     def state(self) -> dict[str, Any]:
-        return {"kind": "stateful", "taken": self.taken, "state": self._loader.state_dict()}
+        return {
+            "kind": "stateful",
+            "taken": self.taken,
+            "over": self._is_over,
+            "state": self._loader.state_dict(),
+        }
 
     def samples(self) -> Optional[int]:
         return None

@@ -13,13 +13,12 @@ of ranks. Every other sampler is the rank's own, and holds for the same number o
 
 from __future__ import annotations
 
-import copy
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from rtj_trainer import randomness, sharing
+from rtj_trainer import orders, randomness, sharing
 from rtj_trainer.imported import imported
 from rtj_trainer.loaders import length_of, tell_epoch
 
@@ -80,7 +79,7 @@ class MapPosition:
     def __init__(self, loader: Any, *, rank: int, world: int) -> None:
         self._loader, self._rank, self._world = loader, rank, world
         self._batching = _batching_of(loader)
-        self._is_shared = _is_distributed(loader.sampler) and self._batching == "plain"
+        self._is_shared = orders.is_distributed(loader.sampler) and self._batching == "plain"
         self._rest = _Rest()
         self._second = _second(loader, self._rest)
         self._began: Mapping[str, Any] = {}
@@ -104,7 +103,7 @@ class MapPosition:
                 generator.set_state(state)
         self._began = randomness.taken()
         self._generators = [generator.get_state() for generator in self._own_generators()]
-        self._seed = randomness.drawn()
+        self._seed = randomness.drawn(self._loader.generator)
         tell_epoch(self._loader, epoch)
         self._cursor = int(resumed["cursor"]) if resumed is not None else 0
         self.taken = int(resumed["taken"]) if resumed is not None else 0
@@ -139,10 +138,12 @@ class MapPosition:
     def _order(self) -> Any:
         """The whole epoch: samples, or batches of a batch sampler of the user's own."""
         if self._is_shared:
-            return _order_of_all(self._loader.sampler)
+            return orders.order_of_all(self._loader.sampler)
         indices = _indices(self._loader, self._batching)
-        if _is_sequential(indices):
+        if orders.is_sequential(indices):
             return range(len(indices.data_source))
+        if orders.is_permutation(indices):
+            return orders.Permutation(orders.permuted(indices))
         # A list even where PyTorch would not make one: what a sampler draws at random is drawn
         # here, before the trainer draws anything.
         return list(indices) if length_of(indices) is not None else indices
@@ -233,23 +234,6 @@ def _second(loader: Any, rest: _Rest) -> Any:
     if loader.batch_sampler is None:
         chosen = {"sampler": rest, "batch_size": None}
     return type(loader)(dataset, generator=loader.generator, **chosen, **options)
-
-
-def _is_distributed(sampler: Any) -> bool:
-    module = imported("torch.utils.data.distributed")
-    return module is not None and type(sampler) is module.DistributedSampler
-
-
-def _is_sequential(sampler: Any) -> bool:
-    return type(sampler) is imported("torch.utils.data").SequentialSampler
-
-
-def _order_of_all(sampler: Any) -> list[int]:
-    """DistributedSampler's order before it is shared: that of a gang of one."""
-    alone = copy.copy(sampler)
-    alone.num_replicas, alone.rank = 1, 0
-    alone.num_samples = alone.total_size = len(sampler.dataset)
-    return list(alone)
 
 
 def _skipped(indices: Iterator[Any], count: int) -> Iterator[Any]:

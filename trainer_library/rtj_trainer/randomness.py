@@ -87,12 +87,13 @@ def mixed(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
-def drawn() -> int:
-    """A number of 62 bits from PyTorch's CPU generator, or Python's without PyTorch."""
+def drawn(generator: Any = None) -> int:
+    """A number of 63 bits from PyTorch's CPU generator, or the one that is given; from Python's
+    without PyTorch. It is the draw that a DataLoader makes when it is iterated."""
     torch = torch_or_none()
     if torch is None:
-        return random.getrandbits(62)
-    return int(torch.randint(1 << 62, (), dtype=torch.int64).item())
+        return random.getrandbits(63)
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
 def _tuples(state: Any) -> Any:

@@ -78,12 +78,12 @@ def restore(
     Raises RuntimeError where saves exist and none is whole, or where a rank cannot read what the
     others read; ValueError for a named save that cannot be loaded.
     """
+    if ranks.rank == 0:
+        files.remove_begun(directory)
     if told.resume == "":
         return None
     if told.resume:
         return _together(Path(told.resume), None, things, ranks, trusted)
-    if ranks.rank == 0:
-        files.remove_begun(directory)
     chosen: Optional[Path] = None
     state: Any = None
     refused: list[str] = []

@@ -46,4 +46,4 @@ def total_batches(samples: int, *, size: int, drop_last: bool) -> int:
 
 def is_known_order(indices: Any) -> bool:
     """It is a sequence that can be cut anywhere without walking through it."""
-    return isinstance(indices, (list, range))
+    return hasattr(indices, "__getitem__") and hasattr(indices, "__len__")

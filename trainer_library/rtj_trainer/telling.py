@@ -35,6 +35,7 @@ class Told:
         self._older = self._record.with_suffix(".older.jsonl")
         self._progress = progress
         self._handles: dict[Path, int] = {}
+        self._refused: set[Path] = set()
 
     def tell(self, record: dict[str, Any]) -> None:
         """One step: `step`, and what of `epoch`, `loss`, `grad_norm`, `lr`, `samples`,
@@ -76,7 +77,7 @@ class Told:
             begun.write_text(text + "\n", encoding="utf-8")
             os.replace(begun, place)
         except OSError as error:
-            log.warning("%s cannot be written: %s", place, error)
+            self._cannot(place, error)
 
     def _append(self, place: Path, line: bytes, *, most: Optional[int] = None) -> None:
         try:
@@ -92,7 +93,12 @@ class Told:
                 os.close(self._handles.pop(place))
                 os.replace(place, self._older)
         except OSError as error:
-            log.warning("%s cannot be written: %s", place, error)
+            self._cannot(place, error)
+
+    def _cannot(self, place: Path, error: OSError) -> None:
+        if place not in self._refused:
+            log.warning("%s cannot be written: %s; told once", place, error)
+        self._refused.add(place)
 
 
 def _lacks_an_end(place: Path) -> bool:

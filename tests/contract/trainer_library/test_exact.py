@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import subprocess
 from typing import Any
 
 import pytest
 from kit import exact
 from kit.exact import needs_torch
+from kit.reference import trainer_python
 
 pytestmark = [needs_torch, pytest.mark.timeout(900)]
 SEED = int(os.environ.get("RTJ_EXACT_SEED") or random.SystemRandom().randrange(1 << 30))
@@ -82,3 +84,46 @@ def test_each_combination_with_ten_kills(case: dict[str, Any]) -> None:
     print(f"RTJ_EXACT_SEED={SEED}")
     (told,) = exact.matrix([case], kills=10, seed=SEED, timeout=3500)
     assert "error" not in told, told
+
+
+SAME_SAMPLES = """
+import sys, torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SubsetRandomSampler
+from torch.utils.data import WeightedRandomSampler
+from rtj_trainer.map_style import MapPosition
+
+data = list(range(50))
+own = torch.Generator()
+makers = {
+    "shuffle": lambda: DataLoader(data, 4, shuffle=True),
+    "in order": lambda: DataLoader(data, 4, drop_last=True),
+    "generator": lambda: DataLoader(data, 4, shuffle=True, generator=own),
+    "replacement": lambda: DataLoader(data, 4, sampler=RandomSampler(data, replacement=True)),
+    "subset": lambda: DataLoader(data, 4, sampler=SubsetRandomSampler(data[10:40])),
+    "weighted": lambda: DataLoader(data, 4, sampler=WeightedRandomSampler([1.0] * 50, 30)),
+    "batches": lambda: DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 3, True)),
+    "single": lambda: DataLoader(data, batch_size=None, shuffle=True),
+}
+for name, make in makers.items():
+    torch.manual_seed(5); own.manual_seed(6)
+    plain = make()
+    expected = [[b.tolist() for b in map(torch.as_tensor, plain)] for _ in range(3)]
+    torch.manual_seed(5); own.manual_seed(6)
+    position = MapPosition(make(), rank=0, world=1)
+    found = [[torch.as_tensor(b).tolist() for b in position.begin(epoch=e)] for e in range(3)]
+    assert found == expected, (name, found[0][:3], expected[0][:3])
+    assert found[0] != found[1] or name == "in order"
+    print(name, "same")
+"""
+
+
+def test_the_samples_are_those_that_the_loader_gives_without_the_library() -> None:
+    done = subprocess.run(
+        [str(trainer_python()), "-c", SAME_SAMPLES],
+        capture_output=True,
+        text=True,
+        timeout=exact.SECONDS,
+        env=exact.environment(),
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("same") == 8

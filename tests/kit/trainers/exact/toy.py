@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import signal
 import time
 
 import torch
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--sharded", action="store_true")
     parser.add_argument("--without", default="", help="what is not registered")
     parser.add_argument("--lr-policy", default="none")
+    parser.add_argument("--die-at", type=int, nargs="*", default=[], help="steps; once each")
     args = parser.parse_args()
     torch.set_num_threads(1)
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -72,6 +74,10 @@ def main() -> None:
         optimizer.zero_grad()
         time.sleep(args.step_seconds)
         run.step(loss=loss)
+        mark = run.directory / f"died-{run.steps_done}"
+        if run.steps_done in args.die_at and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         print(f"step {run.steps_done} lr {optimizer.param_groups[0]['lr']:.9g}", flush=True)
     print(f"weights {digest(model)} after {run.steps_done}, {run.costs.saves} saves", flush=True)
 

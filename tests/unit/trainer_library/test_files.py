@@ -1,0 +1,105 @@
+"""Files of saves: proved before they are read, and removed only once newer ones are there."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+from rtj_trainer import files, telling, writing
+
+
+def save(directory: Path, step: int, content: bytes = b"x" * 5000) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = files.path_of(directory, step)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data/0", content)
+    return path
+
+
+def test_saves_are_ordered_by_step_and_others_are_left_alone(tmp_path: Path) -> None:
+    for step in (200, 5, 30):
+        save(tmp_path, step)
+    for other in ("best.pt", "rtj_step_5.pt", ".rtj_step_0000000005.pt.1.tmp"):
+        (tmp_path / other).touch()
+    assert [step for step, _ in files.saves_in(tmp_path)] == [5, 30, 200]
+    assert files.saves_in(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("hurt", ["cut", "flipped", "empty"])
+def test_a_damaged_save_is_told(tmp_path: Path, hurt: str) -> None:
+    path = save(tmp_path, 1)
+    files.prove(path)
+    content = bytearray(path.read_bytes())
+    if hurt == "flipped":
+        content[2000] ^= 1
+    path.write_bytes(b"" if hurt == "empty" else content[:3000] if hurt == "cut" else content)
+    with pytest.raises(files.NotWhole, match=path.name):
+        files.prove(path)
+
+
+def test_the_newest_stay_and_so_does_what_the_run_came_from(tmp_path: Path) -> None:
+    for step in range(1, 7):
+        save(tmp_path, step)
+    beyond = save(tmp_path, 99)  # of another line: an older save was chosen on purpose
+    spare = files.path_of(tmp_path, 2)
+    files.remove_older(tmp_path, newest=6, keep=2, spare=spare)
+    left = [step for step, _ in files.saves_in(tmp_path)]
+    assert left == [2, 5, 6, 99]
+    assert beyond.exists()
+
+
+def test_the_marker_of_a_sharded_save_goes_first(tmp_path: Path) -> None:
+    for step in (1, 2):
+        place = files.path_of(tmp_path, step, is_sharded=True)
+        place.mkdir(parents=True)
+        for name in (".metadata", "__0_0.distcp"):
+            (place / name).touch()
+    files.remove_older(tmp_path, newest=2, keep=1, spare=None)
+    assert [step for step, _ in files.saves_in(tmp_path)] == [2]
+
+
+def test_a_second_save_waits_for_the_first_and_a_failure_is_counted() -> None:
+    writer, may_end, order = writing.Writer(), threading.Event(), []
+
+    def first() -> int:
+        may_end.wait(30)
+        order.append("first")
+        return 7
+
+    def second() -> int:
+        order.append("second")
+        raise OSError("no space left")
+
+    writer.begin("step 1", first)
+    assert not writer.idle
+    threading.Timer(0.1, may_end.set).start()
+    writer.begin("step 2", second)
+    writer.wait()
+    assert order == ["first", "second"]
+    assert (writer.costs.saves, writer.costs.failed, writer.costs.written_bytes) == (1, 1, 7)
+    assert writer.costs.last_error == "OSError: no space left"
+    assert writer.is_failed
+
+
+def test_a_record_that_a_kill_cut_off_costs_only_itself(tmp_path: Path) -> None:
+    told = telling.Told(tmp_path, rank=0, progress=None)
+    told.tell({"step": 1, "loss": 2.0})
+    record = tmp_path / telling.HIDDEN / "steps-0.jsonl"
+    with open(record, "a") as file:
+        file.write('{"step": 2, "lo')
+    again = telling.Told(tmp_path, rank=0, progress=None)
+    again.tell({"step": 2, "loss": 1.0})
+    assert again.before() == {1: {"step": 1, "loss": 2.0}, 2: {"step": 2, "loss": 1.0}}
+    assert record.read_text().count("\n") == 3
+
+
+def test_a_place_that_cannot_be_written_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    told = telling.Told(tmp_path / "file", rank=0, progress=None)
+    for step in range(3):
+        told.tell({"step": step})
+    assert caplog.text.count("cannot be written") == 1
