@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q
 PACKAGES := crds/rtj_api operator/rtj_operator trainer_sidecar/rtj_sidecar trainer_library/rtj_trainer cli/rtj_cli
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint demo docs docs-serve test test-long lint typecheck unit property simulation contract e2e scale schedules frameworks fuzz release-check release-build generate check-generated lock benchmarks images clean
+.PHONY: help setup setup-lint demo docs docs-serve test test-long lint typecheck unit property simulation contract e2e scale schedules frameworks fuzz scan release-check release-build generate check-generated lock benchmarks images clean
 
 help: ## This list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ fuzz: setup-lint ## Fuzz every reader of a checkpoint's bytes for SECONDS (long;
 
 release-check: setup-lint ## What a release needs, thing by thing; TAG=v1.2.3 asks about the tag too
 	@$(PY) scripts/release.py check $(if $(TAG),--tag $(TAG))
+
+scan: setup-lint ## hadolint, checkov, trivy and pip-audit; says which could not run here (STRICT=1: a failure)
+	@scripts/setup scan
+	@$(PY) scripts/scan.py $(if $(STRICT),--strict)
 
 release-build: setup-lint ## The release's files into dist/: chart, wheel, CRD, SHA256SUMS
 	@$(PY) scripts/release.py build
