@@ -1,14 +1,22 @@
-"""A real Prometheus scrapes it all: the counters equal what was done, each rule fires on its case.
+"""A real Prometheus scrapes it all: the counters equal what was done, each rule fires on its case,
+and no panel of a dashboard is empty.
 
-Two jobs: one that crashes again and again without saving, and one that is healthy. Every rule
-fires for the first and stays silent for the second. The rules are the chart's own,
-with shorter waits.
+Three jobs: one that crashes again and again without saving, one that is healthy, and one that is
+killed once and goes on. Every rule fires for the first and stays silent for the second. The rules
+are the chart's own, with shorter waits.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
-from kit import manifests
+from kit import boards, manifests
+from kit.boards import BOARDS, Choice
 from kit.kube import Kube, wait_for
 from kit.prometheus import Prometheus
 from kit.rtj import Job
@@ -49,14 +57,19 @@ def test_counters_are_exact_and_each_rule_fires_on_its_case_only(
         recovery={"maxRestarts": 12, "backoff": {"initialSeconds": 0.5, "maxSeconds": 1}},
     )
     healthy = manifests.counter("healthy", store=store, replicas=1, steps=100, step_seconds=0.2)
+    mended = manifests.counter(
+        "mended", store=store, replicas=2, save_every=20, extra=["--loss", "--lockstep"]
+    )
     rules = hurried((CHART / "files" / "rules.yaml").read_text())
     scrapes = [
         operator_scrape(product.kube, namespace=OPERATOR_NAMESPACE),
         sidecar_scrape(product.kube),
     ]
     with Prometheus(scrapes=scrapes, rules=rules) as prometheus:
-        space.apply(crasher, healthy)
+        began = time.time()
+        space.apply(crasher, healthy, mended)
         bad, good = Job(kube=space, name="crasher"), Job(kube=space, name="healthy")
+        hurt = Job(kube=space, name="mended")
 
         def fired() -> set[str]:
             return {
@@ -64,6 +77,10 @@ def test_counters_are_exact_and_each_rule_fires_on_its_case_only(
                 for alert, namespace, name in prometheus.firing()
                 if namespace == space.namespace and name == "crasher"
             }
+
+        hurt.wait_durable(40, within=240)
+        hurt.wait_step(50)
+        hurt.kill_trainer(1)
 
         seen: set[str] = set()
 
@@ -99,6 +116,13 @@ def test_counters_are_exact_and_each_rule_fires_on_its_case_only(
         shipped = f'max(max_over_time({series}{{namespace="{space.namespace}"}}[10m]))'
         assert (prometheus.value(shipped) or 0) > 0, "no sidecar told of a durable step"
 
+        hurt.wait_status(
+            "steps that are new again",
+            lambda status: (status.get("ledger") or {}).get("regains", 0) > 0,
+            within=240,
+        )
+        no_panel_is_empty(prometheus, namespace=space.namespace, began=began)
+
         # They survive an operator restart, and vanish with the job.
         product.operator.run("delete", "pod", product.operator_pod(), "--wait=false")
         product.operator_pod()
@@ -114,3 +138,22 @@ def test_counters_are_exact_and_each_rule_fires_on_its_case_only(
             lambda: prometheus.value(f"max(training_job_restart_count_total{labels})") is None,
             within_s=120,
         )
+
+
+def no_panel_is_empty(prometheus: Prometheus, *, namespace: str, began: float) -> None:
+    """While the mended job trains. `RTJ_BOARDS` names a file for what the panels show."""
+    prometheus.wait(
+        "the mended job is back to useful work, as Prometheus sees it",
+        lambda: prometheus.value(
+            f'max(training_job_regain_mean_seconds{{namespace="{namespace}",name="mended"}})'
+        ),
+    )
+    all_jobs = Choice(start=began, end=time.time(), namespace=namespace, step=2)
+    choices = dict.fromkeys(BOARDS, all_jobs) | {"job": replace(all_jobs, name="mended")}
+    found = {
+        name: boards.empty(prometheus, BOARDS[name], choice) for name, choice in choices.items()
+    }
+    assert found == {name: [] for name in BOARDS}
+    if kept := os.environ.get("RTJ_BOARDS"):
+        words = "a real cluster, three jobs of some minutes"
+        Path(kept).write_text(json.dumps(boards.kept(prometheus, choices, source=words)))

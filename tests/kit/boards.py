@@ -21,7 +21,7 @@ BOARDS: dict[str, dict[str, Any]] = {
 }
 # Exporters of a site, which it may lack: the only panels that may be empty, and say so.
 OF_A_SITE = ("DCGM_FI_DEV_GPU_UTIL", "container_memory_working_set_bytes")
-MAX_POINTS = 600
+MARK_SECONDS = 60.0  # between two looks for marks: the `step` that they have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,38 @@ def answer(
         rows = prometheus.query(text, at=choice.end)
         return [{"metric": dict(row.labels), "value": [choice.end, str(row.value)]} for row in rows]
     return prometheus.query_range(text, start=choice.start, end=choice.end, step=choice.step)
+
+
+def kept(prometheus: Prometheus, choices: Mapping[str, Choice], *, source: str) -> dict[str, Any]:
+    """Every answer and mark of the dashboards, as `tools/panels` draws them. `source`: in words,
+    whose data it is."""
+    return {
+        "source": source,
+        "boards": {
+            name: {
+                "start": choice.start,
+                "end": choice.end,
+                "variables": {"namespace": choice.namespace, "name": choice.name},
+                "answers": {
+                    str(panel["id"]): {
+                        target["refId"]: answer(prometheus, target, choice)
+                        for target in panel["targets"]
+                    }
+                    for panel in panels(BOARDS[name])
+                },
+                "marks": {
+                    mark["name"]: prometheus.query_range(
+                        choice.put_into(mark["expr"]),
+                        start=choice.start,
+                        end=choice.end,
+                        step=MARK_SECONDS,
+                    )
+                    for mark in BOARDS[name]["annotations"]["list"]
+                },
+            }
+            for name, choice in choices.items()
+        },
+    }
 
 
 def empty(prometheus: Prometheus, board: Mapping[str, Any], choice: Choice) -> Sequence[str]:

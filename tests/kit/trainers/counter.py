@@ -1,9 +1,10 @@
 """A trainer of the standard library only, which starts in a tenth of a second: for latencies.
 
-It counts. Each `--step-seconds` it prints `STEP n time`; each `--save-every` steps it writes
-`step_<n>.pt`, a real torch.save archive (zip, CRCs, pickle) that `torch.load` reads. Its state is
-one number that depends on every step before, so a resume that lost or repeated a step ends with
-another digest. Like most scripts it writes to the final name and knows nothing of this project.
+It counts. Each `--step-seconds` it prints `STEP n time` (with `--loss` also one, that falls); each
+`--save-every` steps it writes `step_<n>.pt`, a real torch.save archive (zip, CRCs, pickle) that
+`torch.load` reads. Its state is one number that depends on every step before, so a resume that lost
+or repeated a step ends with another digest. Like most scripts it writes to the final name and knows
+nothing of this project.
 
 Each rank counts for itself; only rank 0 saves unless `--save-ranks all`. With `--lockstep` no rank
 makes a step before all have made the last one, as in a gang with a collective: a rank whose peer
@@ -179,6 +180,7 @@ def main() -> None:
     parser.add_argument("--in-place", action="store_true", help="write one file again and again")
     parser.add_argument("--forgive", action="store_true", help="go on after a save that failed")
     parser.add_argument("--lockstep", action="store_true", help="no rank runs ahead")
+    parser.add_argument("--loss", action="store_true", help="print one, that falls")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGTERM")
     parser.add_argument("--resume", type=Path)
     args = parser.parse_args()
@@ -199,7 +201,8 @@ def main() -> None:
         if gang is not None:
             gang.wait()
         state = next_state(state, step)
-        print(f"STEP {step} {time.time():.6f}", flush=True)
+        loss = f" loss {2 / (1 + step / 20):.6f}" if args.loss else ""
+        print(f"STEP {step} {time.time():.6f}{loss}", flush=True)
         if saves and (step % args.save_every == 0 or step == args.steps):
             name = "last" if args.in_place else f"step_{step:07d}"
             path = args.out / f"{name}{suffix}.pt"
