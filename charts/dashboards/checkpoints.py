@@ -136,10 +136,13 @@ def age() -> list[Any]:
                 alert="TrainingJobIntervalTooLong",
             ),
             {
-                f"seen {NAMED}": JOBS.job("training_job_checkpoint_interval_seconds"),
+                f"seen {NAMED}": JOBS.job(
+                    "training_job_checkpoint_interval_seconds", condition=" > 0"
+                ),
                 f"best {NAMED}": JOBS.job("training_job_checkpoint_interval_recommended_seconds"),
             },
             position=at(0, 17, 12, 9),
+            wide_range=True,
         ),
         lines(
             Words(

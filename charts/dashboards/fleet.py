@@ -13,7 +13,7 @@ from links import FLEET, job_of_series
 from panels import Words, at, lines, number
 from promql import CHOSEN_JOBS as JOBS
 from promql import CHOSEN_NAMESPACES, RATE, total
-from shared import RISK, fallbacks, measures, phases, restarts, where_the_time_went
+from shared import PHASES, RISK, fallbacks, measures, phases, restarts, where_the_time_went
 from tables import Column, jobs
 
 NAMED = "{{namespace}}/{{name}}"
@@ -87,13 +87,12 @@ def causes() -> Any:
         Words(
             id=17,
             title="Restarts by cause",
-            text="Automatic restarts of all jobs of the namespaces, by cause, also of jobs that "
-            "are gone. What each cause means is in reasons.md.",
+            text="Automatic restarts of all jobs of the namespaces just before each moment, also "
+            "of jobs that are gone. What each cause means is in reasons.md.",
         ),
         {"{{reason}}": f'{risen} > 0\nor on () label_replace(vector(0), "reason", "none", "", "")'},
         position=at(12, 42, 12, 9),
         stacked=True,
-        bars=True,
     )
 
 
@@ -108,6 +107,7 @@ def in_phases() -> Any:
         ),
         {"{{phase}}": f"sum by (phase) ({counted}) > 0"},
         position=at(0, 51, 12, 9),
+        colors=dict(PHASES),
         stacked=True,
         decimals=0,
     )
@@ -146,9 +146,7 @@ def the_jobs() -> Any:
             Column(title="Restarts", metric="training_job_restart_count_total"),
             Column(title="Failures", metric="training_job_failure_count_total"),
             Column(title="Durable step", metric="training_job_last_checkpoint_step"),
-            Column(
-                title="Newest checkpoint", metric=seconds[0], condition=seconds[1], is_time=True
-            ),
+            Column(title="Checkpoint", metric=seconds[0], condition=seconds[1], is_time=True),
             Column(title="Goodput", metric="training_job_goodput_ratio", unit="percentunit"),
             Column(title="To useful work", metric="training_job_regain_mean_seconds", unit="s"),
         ],

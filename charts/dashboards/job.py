@@ -18,6 +18,8 @@ from promql import ONE_JOB as THIS
 from shared import RISK, fallbacks, measures, phases, restarts, where_the_time_went
 
 SIDECAR = "resumable_training_sidecar_"
+SEEN = "training_job_checkpoint_interval_seconds"
+BEST = "training_job_checkpoint_interval_recommended_seconds"
 THIS_JOB = "{{name}}"
 RANK = "rank {{rank}}"
 COMMANDS = """\
@@ -217,11 +219,12 @@ def steps() -> list[Any]:
                 alert="TrainingJobIntervalTooLong",
             ),
             {
-                "at risk": f"max({THIS.job(RISK)})",
-                "between saves": f"max({THIS.job('training_job_checkpoint_interval_seconds')})",
-                "best": f"max({THIS.job('training_job_checkpoint_interval_recommended_seconds')})",
+                "at risk": f"max({THIS.job(RISK, condition=' > 0')})",
+                "between saves": f"max({THIS.job(SEEN, condition=' > 0')})",
+                "best": f"max({THIS.job(BEST)})",
             },
             position=at(0, 52, 12, 9),
+            wide_range=True,
         ),
         lines(
             Words(
@@ -256,7 +259,7 @@ def site() -> list[Any]:
                 limits=((None, "red"), (50, "orange"), (80, "green")),
             ),
             {"{{pod}} gpu {{gpu}}": f"max by (pod, gpu) (DCGM_FI_DEV_GPU_UTIL{{{pods}}})"},
-            position=at(0, 61, 12, 9),
+            position=at(0, 61, 12, 7),
             most=100,
         ),
         lines(
@@ -271,7 +274,7 @@ def site() -> list[Any]:
                 "{{pod}}": "sum by (pod) (max by (pod, container) "
                 f'(container_memory_working_set_bytes{{{pods},container!=""}}))'
             },
-            position=at(12, 61, 12, 9),
+            position=at(12, 61, 12, 7),
         ),
     ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from grafana_foundation_sdk.builders import (
@@ -27,6 +28,8 @@ from links import runbook
 WIDTH = 24
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 Steps = Sequence[tuple[float | None, str]]
+# Without a word about it the first colour would be every line's.
+COLORS_BY_LINE = dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC)
 PLAIN: Steps = ((None, "text"),)
 CALM: Steps = ((None, "green"),)
 
@@ -60,6 +63,10 @@ def target(
     if instant:
         return query.instant().format(prometheus_models.PromQueryFormat.TABLE)
     return query.range()
+
+
+def fixed(color: str) -> dict[str, str]:
+    return {"mode": "fixed", "fixedColor": color}
 
 
 def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
@@ -104,30 +111,29 @@ def lines(
     targets: Mapping[str, str],
     *,
     position: models.GridPos,
+    colors: Mapping[str, str] = MappingProxyType({}),
     stacked: bool = False,
-    bars: bool = False,
     show_limits: bool = False,
+    wide_range: bool = False,
     most: float | None = None,
     decimals: int | None = None,
 ) -> timeseries.Panel:
-    """`targets`: legend → expression."""
+    """`targets`: legend → expression; `colors`: the legend's text → a fixed colour;
+    `wide_range`: seconds and hours in one panel, where 0 has no place."""
     modes = common_models.GraphThresholdsStyleMode
-    style = common_models.GraphDrawStyle
     panel: timeseries.Panel = (
         worded(timeseries.Panel(), words, position)
-        .min(0)
         .thresholds_style(
             common.GraphThresholdsStyleConfig().mode(modes.DASHED if show_limits else modes.OFF)
         )
-        .draw_style(style.BARS if bars else style.LINE)
         .line_interpolation(common_models.LineInterpolation.STEP_AFTER)
-        .fill_opacity(60 if stacked or bars else 0)
+        .fill_opacity(60 if stacked else 0)
         .legend(
             common.VizLegendOptions()
             .show_legend(True)
-            .display_mode(common_models.LegendDisplayMode.TABLE)
+            .display_mode(common_models.LegendDisplayMode.LIST)
             .placement(common_models.LegendPlacement.BOTTOM)
-            .calcs(["lastNotNull", "max"])
+            .calcs([])
         )
         .tooltip(
             common.VizTooltipOptions()
@@ -135,12 +141,24 @@ def lines(
             .sort(common_models.SortOrder.DESCENDING)
         )
     )
+    panel = panel.color_scheme(COLORS_BY_LINE)
+    if not wide_range:
+        panel = panel.min(0)
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
+    if show_limits:
+        panel = panel.axis_soft_max(1.2 * max(value or 0 for value, _ in words.limits))
+    if wide_range:
+        panel = panel.scale_distribution(
+            common.ScaleDistributionConfig().type(common_models.ScaleDistribution.LOG).log(10)
+        )
     if most is not None:
         panel = panel.max(most)
     if decimals is not None:
         panel = panel.decimals(decimals)
+    for name, color in colors.items():
+        override = models.DynamicConfigValue(id_val="color", value=fixed(color))
+        panel = panel.override_by_name(name, [override])
     for ref, (legend, expression) in zip("ABCDEFGH", targets.items(), strict=False):
         panel = panel.with_target(target(expression, ref=ref, legend=legend))
     return panel
@@ -169,6 +187,7 @@ def timeline(
             .calcs([])
         )
         .with_target(target(expression, legend=legend))
+        .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
     )
     if not names:
         return panel

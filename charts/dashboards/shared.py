@@ -12,7 +12,7 @@ from frame import MARK_STEP, Mark
 from grafana_foundation_sdk.builders import barchart, common
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
-from panels import Words, at, lines, number, target, timeline, worded
+from panels import Words, at, fixed, lines, number, target, timeline, worded
 from promql import (
     BUCKETS,
     SECONDS,
@@ -215,10 +215,6 @@ def goodput_waterfall(asked: Asked, *, y: int) -> barchart.Panel:
     return panel
 
 
-def fixed(color: str) -> dict[str, str]:
-    return {"mode": "fixed", "fixedColor": color}
-
-
 def time_by_bucket(asked: Asked, *, y: int) -> Any:
     spent = asked.rate(SECONDS, by="bucket")
     return lines(
@@ -229,17 +225,21 @@ def time_by_bucket(asked: Asked, *, y: int) -> Any:
             "of steps is entered when a save or a report tells of it, and so comes in bursts.",
             unit="none",
         ),
-        {"{{bucket}}": f"sum by (bucket) ({spent})"},
+        {"{{bucket}}": f"sum by (bucket) ({spent}) > 0"},
         position=at(12, y, 12, 10),
+        colors={"productive": "green", "lost": "red", "suspended": "light-blue"},
         stacked=True,
         decimals=2,
     )
 
 
 def restarts(asked: Asked) -> Mark:
-    """A mark at each automatic restart. Its time is the last start's, not that of the scrape."""
+    """A mark at an automatic restart, at most one a minute and job. Its time is the start's, not
+    that of the scrape."""
     count = asked.job("training_job_restart_count_total")
     before = asked.job("training_job_restart_count_total", condition=f" offset {MARK_STEP}")
+    # Of a job that is younger, all restarts are new.
+    before = f"({before} or on (namespace, name) 0 * {count})"
     start = asked.job("training_job_last_start_timestamp_seconds", condition=" > 0")
     return Mark(
         name="Restarts",

@@ -33,6 +33,7 @@ def jobs(asked: Asked, words: Words, columns: Sequence[Column], *, position: Any
     order = {"namespace": 0, "name": 1} | {name: i for i, name in enumerate(renamed, 2)}
     panel: table.Panel = (
         worded(table.Panel(), words, position)
+        .min_width(80)
         .sort_by([common.TableSortByFieldState().display_name(columns[0].title).desc(True)])
         .with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(

@@ -20,7 +20,7 @@ from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 from rtj_api.status_base import format_time
-from rtj_operator.core.observed import JobKey, JobSpec, Observed
+from rtj_operator.core.observed import JobKey, JobSpec, Observed, ReportView
 from rtj_operator.core.plan import Plan
 from rtj_operator.shell.api import Cluster
 from rtj_operator.shell.history import History
@@ -156,6 +156,8 @@ class _Scrape:
         nowhere = cast(Cluster, None)
         self._nodes = KeptLedger(nowhere, facts=dict, namespace=None, name=None, clock=clock)
         self._seen: dict[JobKey, Observed] = {}
+        # Newest durable step, when it was first seen, and the time since the one before.
+        self._saves: dict[JobKey, tuple[int, float, float | None]] = {}
 
     def take(self, key: JobKey, moment: Moment) -> None:
         if moment.raw is not None:
@@ -169,8 +171,26 @@ class _Scrape:
             self._metrics.decisions.labels(moment.plan.rule).inc()
         if moment.seen is not None and moment.seen.job is not None:
             seen = replace(moment.seen, job=replace(moment.seen.job, key=key))
+            seen = replace(seen, reports=self._with_interval(key, seen, at=moment.at))
             self._table.observed(seen)
             self._seen[key] = seen
+
+    def _with_interval(self, key: JobKey, seen: Observed, *, at: float) -> Mapping[str, ReportView]:
+        """The reports with the time between saves, which a simulated sidecar does not measure."""
+        views = [view for view in seen.reports.values() if view.report is not None]
+        step = max((view.report.checkpoint.last_durable_step or 0 for view in views), default=0)
+        before, since, interval = self._saves.get(key, (0, at, None))
+        if step > before:
+            interval = at - since if before else None
+            self._saves[key] = (step, at, interval)
+        made = dict(seen.reports)
+        for uid, view in seen.reports.items():
+            if view.report is not None and interval is not None:
+                told = {"interval_seconds": interval}
+                checkpoint = view.report.checkpoint.model_copy(update=told)
+                report = view.report.model_copy(update={"checkpoint": checkpoint})
+                made[uid] = replace(view, report=report)
+        return made
 
     def before(self) -> None:
         self._metrics.watch_activity.labels("resumabletrainingjobs").set(self._clock())

@@ -90,7 +90,8 @@ def kept(prometheus: Prometheus, choices: Mapping[str, Choice], *, source: str) 
                 "marks": {
                     mark["name"]: prometheus.query_range(
                         choice.put_into(mark["expr"]),
-                        start=choice.start,
+                        start=choice.end
+                        - (choice.end - choice.start) // MARK_SECONDS * MARK_SECONDS,
                         end=choice.end,
                         step=MARK_SECONDS,
                     )

@@ -45,6 +45,11 @@ class Browser:
         assert found is not None, dom[-2000:]
         return dict(json.loads(unescape(found[1])))
 
+    def dom(self, page: Path) -> str:
+        """The page's elements as text, once its scripts have run."""
+        flags = ("--window-size=1400,1000", "--virtual-time-budget=60000")
+        return self._run(*flags, "--dump-dom", page.as_uri())
+
     def printed(self, page: Path) -> bytes:
         """The page on paper, as PDF."""
         to = self.home / "printed.pdf"
