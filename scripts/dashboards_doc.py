@@ -27,6 +27,8 @@ def page() -> str:
 def section(board: dict[str, Any]) -> str:
     title = board["title"].removeprefix("Resumable training: ").capitalize()
     lines = [f"## {title}", "", f"{board['description']} File: `{board['uid']}.json`.", ""]
+    name = board["uid"].removeprefix("resumable-training-")
+    lines += [f"![The dashboard {title} with the jobs of a test](dashboard-{name}.svg)", ""]
     lines += ["| panel | what it shows | unit | runbook |", "|---|---|---|---|"]
     for panel in sorted(board["panels"], key=lambda each: (at(each)["y"], at(each)["x"])):
         unit = panel.get("fieldConfig", {}).get("defaults", {}).get("unit", "")

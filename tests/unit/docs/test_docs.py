@@ -9,7 +9,7 @@ import pytest
 from kit.pages import PAGES, ROOT, named
 
 TOP = ("benchmarks", "charts", "cli", "crds", "devcluster", "docs", "examples", "operator")
-TOP += ("scripts", "tests", "trainer_sidecar")
+TOP += ("scripts", "tests", "tools", "trainer_sidecar")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
