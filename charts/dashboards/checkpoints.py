@@ -78,6 +78,7 @@ def counts() -> list[Any]:
                 text="Newer checkpoints passed over for older ones, since the operator that works "
                 "began.",
                 limits=((None, "green"), (1, "orange")),
+                alert="TrainingJobsCheckpointFallback",
             ),
             total(CHOSEN_NAMESPACES.select("training_job_checkpoint_fallbacks_total")),
         ),
