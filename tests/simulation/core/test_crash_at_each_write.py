@@ -1,16 +1,17 @@
 """The operator dies after write k, for every k of every named scenario: the same end.
 
-Before the first write, too; `make test-long` also before each one, which may be long after the
-last. What comes back remembers nothing; counters must be exact all the same.
+Before the first write, too. `make test` takes every k of the plain scenarios and each second one of
+those that build on them; `make test-long` the others, and the moments before each write, which may
+be long after the last. What comes back remembers nothing; counters must be exact all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import Any
 
 import pytest
-from kit.long import long
 from kit.scenarios import SCENARIOS, Scenario
 from kit.scenarios_of_leaving import LEAVINGS
 from kit.scenarios_of_scaling import SCALINGS
@@ -54,36 +55,57 @@ def crash_at(k: int) -> Any:
     return gate
 
 
-def struck_runs(scenario: Scenario, *, writes: int, side: str) -> Iterator[tuple[str, Operator]]:
+class Moments(StrEnum):
+    AFTER_EACH = "after-each"
+    AFTER_ODD = "after-odd"
+    AFTER_EVEN = "after-even"
+    BEFORE_EACH = "before-each"
+
+
+def cases(names: Iterable[str]) -> list[Any]:
+    """(story, moments at which the operator dies in it)"""
+    found: list[Any] = []
+    for name in sorted(names):
+        if name in SCENARIOS:
+            found.append(pytest.param(name, Moments.AFTER_EACH))
+        else:
+            found.append(pytest.param(name, Moments.AFTER_ODD))
+            found.append(pytest.param(name, Moments.AFTER_EVEN, marks=pytest.mark.long))
+        found.append(pytest.param(name, Moments.BEFORE_EACH, marks=pytest.mark.long))
+    return found
+
+
+def struck_runs(
+    scenario: Scenario, *, writes: int, moments: Moments
+) -> Iterator[tuple[str, Operator]]:
     """The story once for each moment at which the operator may die, and the moment's name."""
-    for k in range(1, writes + 1):
-        if side == "after":
-            yield f"after write {k}", scenario.run(after=crash_at(k))
-        if side == "before" or k == 1:
+    if moments is not Moments.AFTER_EVEN:
+        yield "before write 1", scenario.run(gate=crash_at(1))
+    steps = {Moments.AFTER_ODD: (1, 2), Moments.AFTER_EVEN: (2, 2), Moments.BEFORE_EACH: (2, 1)}
+    first, step = steps.get(moments, (1, 1))
+    for k in range(first, writes + 1, step):
+        if moments is Moments.BEFORE_EACH:
             yield f"before write {k}", scenario.run(gate=crash_at(k))
+        else:
+            yield f"after write {k}", scenario.run(after=crash_at(k))
 
 
-each_side = pytest.mark.parametrize("side", ["after", long("before")])
-
-
-@each_side
-@pytest.mark.parametrize("name", sorted(set(STORIES) - LOOSE))
-def test_same_end_wherever_the_operator_dies(name: str, side: str) -> None:
+@pytest.mark.parametrize(("name", "moments"), cases(set(STORIES) - LOOSE))
+def test_same_end_wherever_the_operator_dies(name: str, moments: Moments) -> None:
     scenario = STORIES[name]
     calm = scenario.run()
     expected = end_of(calm)
     assert calm.world.writes > 0
-    for when, struck in struck_runs(scenario, writes=calm.world.writes, side=side):
+    for when, struck in struck_runs(scenario, writes=calm.world.writes, moments=moments):
         assert struck.crashes == 1, f"{when}: it was never made"
         assert end_of(struck) == expected, f"died {when}:\n" + "\n".join(struck.log)
 
 
-@each_side
-@pytest.mark.parametrize("name", sorted(LOOSE))
-def test_same_counters_wherever_the_operator_dies(name: str, side: str) -> None:
+@pytest.mark.parametrize(("name", "moments"), cases(LOOSE))
+def test_same_counters_wherever_the_operator_dies(name: str, moments: Moments) -> None:
     scenario = STORIES[name]
     calm = scenario.run()
     loose = {"attempt", "ranks", "causes"}
     expected = {k: v for k, v in end_of(calm).items() if k not in loose}
-    for when, struck in struck_runs(scenario, writes=calm.world.writes, side=side):
+    for when, struck in struck_runs(scenario, writes=calm.world.writes, moments=moments):
         assert {k: v for k, v in end_of(struck).items() if k not in loose} == expected, when
