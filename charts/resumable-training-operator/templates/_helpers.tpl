@@ -98,9 +98,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{/* "yes" when an object of monitoring.coreos.com is to be rendered; fails where failIfMissing says so.
-     Takes {root, kind}. */}}
+     Takes {root, kind, version}; the version is v1 where none is given. */}}
 {{- define "rto.renderMonitor" -}}
-{{- $api := printf "monitoring.coreos.com/v1/%s" .kind }}
+{{- $api := printf "monitoring.coreos.com/%s/%s" (default "v1" .version) .kind }}
 {{- $mode := .root.Values.monitoring.renderMode }}
 {{- if or (eq $mode "alwaysRender") (.root.Capabilities.APIVersions.Has $api) -}}
 yes
