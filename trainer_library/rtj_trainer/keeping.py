@@ -30,6 +30,7 @@ class Keeper:
         self._directory, self._ranks, self._keep = directory, ranks, keep
         self._trusted = trusted
         self._snapshot = Snapshot()
+        self._writers_group: Any = None
         self.writer = Writer()
         self.spared: Optional[Path] = None  # what the run was resumed from
         self.newest: Optional[int] = None  # the step of the save that was begun last
@@ -87,13 +88,15 @@ class Keeper:
         self, step: int, name: str, things: Mapping[str, Any], own: Any, all_: dict[str, Any]
     ) -> None:
         path = files.path_of(self._directory, step, is_sharded=True)
+        if self._writers_group is None:
+            self._writers_group = self._ranks.another_group()
         try:
             wait = sharded.begin(
                 path,
                 things=things,
                 extras={**own, **all_},
                 rank=self._ranks.rank,
-                group=self._ranks.group,
+                group=self._writers_group,
             )
         except (MemoryError, OSError, RuntimeError) as error:
             self.writer.fail(name, error)

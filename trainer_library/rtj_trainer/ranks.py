@@ -26,6 +26,11 @@ class Ranks:
         self._work: Any = None
         self._wishes: Any = None
 
+    def another_group(self) -> Any:
+        """A group for a thread that writes beside the steps: collectives of two threads on one
+        group would meet in another order on each rank, and wait for ever. None of one rank."""
+        return self._dist.new_group(backend="gloo") if self._dist is not None else None
+
     def heard(self) -> Optional[tuple[bool, ...]]:
         """What any rank wished for at the end of the step before; None where nobody was asked."""
         if self._work is None:
