@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.crd_cases import job
+from kit.crd_jobs import job
 from kit.kube import Kube
 from kit.person import Person, onlooker, owner
 from kit.scenarios import SCENARIOS

@@ -11,7 +11,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from kit.crd_cases import CASES, CLAIM, Case, container, job, named
+from kit.crd_cases import CASES
+from kit.crd_jobs import CLAIM, Case, container, job, named
 from kit.kube import Kube, KubectlError
 from kit.manifests import overlaid
 from rtj_api import contract

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from kit.crd_cases import CASES, job
+from kit.crd_cases import CASES
+from kit.crd_jobs import job
 from kit.podlike import ENVIRONMENT
 from rtj_api.validations import ALL_RULES
 from rtj_cli.lint.cel import CelError, CelSyntax, compiled
