@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from rtj_api.reasons import Reason
 from rtj_sidecar.stores.base import StoreProblem
-from rtj_sidecar.stores.gcs import Gcs, _Session
+from rtj_sidecar.stores.gcs import Gcs
+from rtj_sidecar.stores.gcs_upload import Session
 from rtj_sidecar.stores.objects import ObjectStore
 from rtj_sidecar.stores.open import open_store
 
@@ -111,17 +112,14 @@ class Line:
     def delete(self, place: str, **_: object) -> None:
         self.deleted.append(place)
 
-    def _blob(self, key: str) -> Line:
-        return self
-
 
 def test_an_object_that_is_visible_is_never_deleted_by_its_uploader() -> None:
     """Another holder may have committed it while this one was cancelled."""
     line: Any = Line()
-    session = _Session(line, line, "session", key="k", size=1)
+    session = Session(line, line, "session", key="k", size=1)
     session._generation = "7"
     session.abort()
     assert line.deleted == []
-    unfinished = _Session(line, line, "session", key="k", size=1)
+    unfinished = Session(line, line, "session", key="k", size=1)
     unfinished.abort()
     assert line.deleted == ["session"]

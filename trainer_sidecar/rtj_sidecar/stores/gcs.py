@@ -7,17 +7,14 @@ never let the library try again by itself, see `service`.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import google.auth
-import requests
 from awscrt import checksums
 from google.api_core.exceptions import Forbidden, RequestRangeNotSatisfiable
 from google.auth import credentials as google_credentials
@@ -28,17 +25,15 @@ from google.oauth2 import service_account
 from requests.adapters import HTTPAdapter
 from rtj_api.stores import keys_of
 
-from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed, NoSuchUpload
+from rtj_sidecar.stores.answers import Absent, BadDigest, ConditionFailed
 from rtj_sidecar.stores.base import Condition, Head, IfAbsent, IfMatch, Listed, StoreProblem
 from rtj_sidecar.stores.gcs_errors import NotThere, Place, bad_key, explain
+from rtj_sidecar.stores.gcs_upload import TIMEOUT, Session, text_of
 from rtj_sidecar.stores.secrets import Fresh, keep_requests_out_of_logs
-from rtj_sidecar.stores.service import Piece
 from rtj_sidecar.stores.sessions import trust
 
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-_TIMEOUT = (3.0, 60.0)  # seconds to connect, and without a byte
-_UNIT = 256 << 10  # a resumable upload's pieces are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +85,18 @@ class Gcs:
             data,
             content_type="application/octet-stream",
             checksum="crc32c",
-            timeout=_TIMEOUT,
+            timeout=TIMEOUT,
             retry=None,
             **matches,
         )
-        if blob.crc32c != _text(checksums.crc32c(data)):
+        if blob.crc32c != text_of(checksums.crc32c(data)):
             raise BadDigest(key)
         return str(blob.generation)
 
     def get(self, key: str) -> tuple[bytes, str]:
         blob = self._blob(key)
         data = blob.download_as_bytes(
-            raw_download=True, checksum="crc32c", timeout=_TIMEOUT, retry=None
+            raw_download=True, checksum="crc32c", timeout=TIMEOUT, retry=None
         )
         return data, str(blob.generation)
 
@@ -117,7 +112,7 @@ class Gcs:
             page_token=token,
             page_size=at_most,
             fields="items(name,size),nextPageToken",
-            timeout=_TIMEOUT,
+            timeout=TIMEOUT,
             retry=None,
         )
         found = [Listed(blob.name, int(blob.size)) for blob in next(pages.pages, ())]
@@ -125,14 +120,14 @@ class Gcs:
 
     def head(self, key: str) -> Head:
         blob = self._blob(key)
-        blob.reload(timeout=_TIMEOUT, retry=None)
+        blob.reload(timeout=TIMEOUT, retry=None)
         return Head(int(blob.size), str(blob.generation), storage_class=blob.storage_class)
 
     def copy(self, source: str, target: str, etag: str) -> Head:
         generation = _generation(etag)
         bucket = self._fresh.get().client.bucket(self._bucket)
         one, other = bucket.blob(source), bucket.blob(target)
-        one.reload(timeout=_TIMEOUT, retry=None)
+        one.reload(timeout=TIMEOUT, retry=None)
         if one.generation != generation:
             raise ConditionFailed(source)
         token: str | None = None
@@ -141,18 +136,18 @@ class Gcs:
                 one,
                 token=token,
                 if_source_generation_match=generation,
-                timeout=_TIMEOUT,
+                timeout=TIMEOUT,
                 retry=None,
             )
             if token is None:
                 break
-        other.reload(timeout=_TIMEOUT, retry=None)
+        other.reload(timeout=TIMEOUT, retry=None)
         if one.crc32c is None or (one.crc32c, one.size) != (other.crc32c, other.size):
             raise BadDigest(target)
         return Head(int(other.size), str(other.generation), storage_class=other.storage_class)
 
     def delete(self, key: str) -> None:
-        self._blob(key).delete(timeout=_TIMEOUT, retry=None)
+        self._blob(key).delete(timeout=TIMEOUT, retry=None)
 
     def read(self, key: str, start: int, end: int) -> bytes:
         try:
@@ -161,14 +156,14 @@ class Gcs:
                 end=end - 1,
                 raw_download=True,
                 checksum=None,
-                timeout=_TIMEOUT,
+                timeout=TIMEOUT,
                 retry=None,
             )
         except RequestRangeNotSatisfiable:
             return b""
         return data
 
-    def begin(self, key: str, size: int) -> _Session:
+    def begin(self, key: str, size: int) -> Session:
         made = self._fresh.get()
         place = (
             made.client.bucket(self._bucket)
@@ -176,12 +171,12 @@ class Gcs:
             .create_resumable_upload_session(
                 content_type="application/octet-stream",
                 size=size,
-                timeout=_TIMEOUT,
+                timeout=TIMEOUT,
                 checksum=None,
                 retry=None,
             )
         )
-        return _Session(self, made.http, place, key=key, size=size)
+        return Session(self._blob(key), made.http, place, key=key, size=size)
 
     def explain(self, error: Exception, *, operation: str, key: str) -> Exception:
         meant = explain(error, operation=operation, key=key, place=self._place)
@@ -248,105 +243,8 @@ class Gcs:
             raise
 
 
-class _Session:
-    """A resumable upload: pieces in order, the object is there with the last of them."""
-
-    def __init__(
-        self, service: Gcs, http: AuthorizedSession, place: str, *, key: str, size: int
-    ) -> None:
-        self._service, self._http, self._place = service, http, place
-        self._key, self._size = key, size
-        self._crc = 0
-        self._generation: str | None = None
-        self._sent_from: int | None = None  # a piece whose fate is unknown
-        self._lock = threading.Lock()
-
-    def hashed(self, block: memoryview) -> None:
-        self._crc = checksums.crc32c(block, self._crc)
-
-    def digest(self) -> str:
-        """Of the file up to here."""
-        return _text(self._crc)
-
-    def send(self, piece: Piece) -> None:
-        data, at = piece.content(), piece.start
-        if self._sent_from is not None:
-            at = self._reached(piece)
-        while at < piece.end:
-            self._sent_from = at
-            headers = {
-                "Content-Range": f"bytes {at}-{piece.end - 1}/{self._size}",
-            }
-            if piece.last:
-                headers["X-Goog-Hash"] = f"crc32c={piece.digest}"
-            answer = self._put(data[at - piece.start :], headers)
-            at = self._after(answer, piece)
-        self._sent_from = None
-
-    def finish(self, pieces: list[Piece]) -> str:
-        if self._generation is None:
-            raise NoSuchUpload(self._key)
-        return self._generation
-
-    def again(self) -> bool:
-        self._crc = 0
-        return True
-
-    def abort(self) -> None:
-        # What is visible stays: another holder may have committed it by now, and without a record
-        # nobody believes it.
-        if self._generation is None:
-            self._http.delete(self._place, timeout=_TIMEOUT, allow_redirects=False)
-
-    def _reached(self, piece: Piece) -> int:
-        """How far the server has come, after a reply was lost."""
-        return self._after(self._put(b"", {"Content-Range": "bytes */*"}), piece)
-
-    def _put(self, data: bytes, headers: dict[str, str]) -> requests.Response:
-        return self._http.put(
-            self._place, data=data, headers=headers, timeout=_TIMEOUT, allow_redirects=False
-        )
-
-    def _after(self, answer: requests.Response, piece: Piece) -> int:
-        """The position that the server has now. Raises NoSuchUpload, BadDigest, HTTPError."""
-        if answer.status_code in (200, 201):
-            self._take(answer.json(), piece)
-            return piece.end
-        if answer.status_code == 308:
-            told = answer.headers.get("Range", "")
-            reached = int(told.rpartition("-")[2]) + 1 if told else 0
-            if piece.start <= reached <= piece.end and reached % _UNIT == 0:
-                return reached
-            raise NoSuchUpload(self._key)
-        if answer.status_code in (404, 410):
-            # Over. Its last reply may have been the one that was lost.
-            blob = self._service._blob(self._key)
-            with contextlib.suppress(Exception):
-                blob.reload(timeout=_TIMEOUT, retry=None)
-                if (blob.crc32c, blob.size) == (piece.digest, self._size) and piece.last:
-                    self._generation = str(blob.generation)
-                    return piece.end
-            raise NoSuchUpload(self._key)
-        if answer.status_code == 400 and piece.last:
-            raise BadDigest(self._key)
-        answer.raise_for_status()
-        raise NoSuchUpload(self._key)
-
-    def _take(self, resource: Mapping[str, Any], piece: Piece) -> None:
-        if not piece.last or int(resource["size"]) != self._size:
-            raise BadDigest(self._key)
-        if resource["crc32c"] != piece.digest:
-            raise BadDigest(self._key)
-        self._generation = str(resource["generation"])
-
-
 def _generation(etag: str) -> int:
     try:
         return int(etag)
     except ValueError as error:
         raise ConditionFailed(etag) from error
-
-
-def _text(crc: int) -> str:
-    """A CRC32C as the service writes it."""
-    return base64.b64encode(crc.to_bytes(4, "big")).decode()
