@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
+# Control characters of ASCII and of Latin-1, other line ends, marks of direction.
+_ORDERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 note = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -65,8 +70,19 @@ class Output(StrEnum):
     NAME = "name"
 
 
+def harmless(text: str) -> str:
+    """`text` with what orders a terminal about, or turns the reading round, written out: a
+    trainer's own words stand in messages. Line ends and tabs stay."""
+    return _ORDERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def tell(lines: Sequence[str]) -> None:
+    """Text for a person, on stdout."""
+    typer.echo(harmless("\n".join(lines)))
+
+
 def say(text: str, *, style: str | None = None) -> None:
-    note.print(f"rtj: {text}", style=style, markup=False)
+    note.print(harmless(f"rtj: {text}"), style=style, markup=False)
 
 
 def fail(message: str, code: int = Code.USAGE) -> typer.Exit:
@@ -96,7 +112,8 @@ def show(
         for column in columns:
             table.add_column(column, overflow="fold", no_wrap=column not in ("why", "file"))
         for row in rows:
-            table.add_row(*(cell(row).replace("[", r"\[") for cell in columns.values()))
+            cells = (harmless(cell(row)) for cell in columns.values())
+            table.add_row(*(text.replace("[", r"\[") for text in cells))
         print_table(table)
 
 

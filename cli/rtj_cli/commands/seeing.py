@@ -10,7 +10,7 @@ from rtj_cli import options
 from rtj_cli.cluster import JOBS
 from rtj_cli.commands.asking import asked, look, now, pods_of
 from rtj_cli.jobs import seen, shown
-from rtj_cli.telling import Output, say, show
+from rtj_cli.telling import Output, say, show, tell
 from rtj_cli.views import describing, happened, listing, timeline, why
 
 
@@ -62,7 +62,7 @@ def describe_command(
             show([shown(found.raw)], output, columns={}, one=True, name=_kubectl_name)
             return
         pods = pods_of(cluster, found)
-        typer.echo("\n".join(describing.lines(found, pods=pods, now=now())))
+        tell(describing.lines(found, pods=pods, now=now()))
 
 
 def why_command(
@@ -80,7 +80,7 @@ def why_command(
         found = look(cluster, job)
         told = why.explain(found, pods=pods_of(cluster, found), now=now())
         if output is Output.TABLE:
-            typer.echo("\n".join(told.lines()))
+            tell(told.lines())
             return
         row: dict[str, Any] = {
             "name": found.name,
@@ -109,8 +109,8 @@ def timeline_command(
         found = look(cluster, job)
         at = now()
         if output is Output.TABLE:
-            typer.echo(f"{found.full_name}, {found.status.phase.value}\n")
-            typer.echo("\n".join(timeline.lines(found, now=at)))
+            tell([f"{found.full_name}, {found.status.phase.value}", ""])
+            tell(timeline.lines(found, now=at))
             return
         rows = timeline.rows(found, now=at)
         show(rows, output, columns={}, name=lambda row: str(row["attempt"]))

@@ -15,7 +15,7 @@ from rtj_cli import options
 from rtj_cli.cluster import Cluster, ClusterProblem
 from rtj_cli.commands.asking import asked, look, now, pods_of
 from rtj_cli.jobs import Seen
-from rtj_cli.telling import Code, fail, say
+from rtj_cli.telling import Code, fail, harmless, say, tell
 from rtj_cli.views import screen
 from rtj_cli.views.words import span
 from rtj_cli.waiting import FORMS, Goal, Outcome, goal_of, news, outcome
@@ -110,7 +110,7 @@ def watch_command(
                 found = _patient_look(cluster, job, every=every)
                 pods = pods_of(cluster, found)
                 told = screen.lines(found, pods=pods, now=now())
-                live.update(Group(*(Text(line) for line in told)), refresh=True)
+                live.update(Group(*(Text(harmless(line)) for line in told)), refresh=True)
                 if found.status.is_terminal:
                     return
                 time.sleep(every)
@@ -122,7 +122,7 @@ def _lines(cluster: Cluster, name: str, *, every: float) -> None:
         found = _patient_look(cluster, name, every=every)
         line = news(found)
         if line != told:
-            typer.echo(line)
+            tell([line])
             told = line
         if found.status.is_terminal:
             return

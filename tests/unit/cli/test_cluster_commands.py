@@ -60,6 +60,25 @@ def test_no_colour_where_it_is_not_wanted(
     assert "\x1b[3" not in rtj("list").out
 
 
+def test_a_trainers_words_order_the_terminal_nothing(
+    rtj: Rtj, cluster: StubKubectl, running: Status
+) -> None:
+    """Its last line clears the screen, turns the reading round, and begins a line of its own."""
+    assert running.current is not None
+    words = "killed\x1b[2J\x9b31m\u202e\rall is well"
+    current = running.current.model_copy(update={"message": words})
+    cluster.job(job_of(running.model_copy(update={"current": current})))
+    told = ""
+    for command in ("list", "why", "describe", "timeline"):
+        said = rtj(command, *(() if command == "list" else ("gpt",)))
+        assert not set("\x1b\x9b\u202e\r") & set(said.out + said.words), command
+        told += said.out
+    assert "killed\\x1b[2J\\x9b31m\\u202e\\rall is well" in told
+    assert json.loads(rtj("describe", "gpt", "-o", "json").out)["status"]["current"][
+        "message"
+    ].startswith("killed\x1b[2J")
+
+
 def test_without_the_right_to_see_pods_it_tells_what_it_can(
     rtj: Rtj, cluster: StubKubectl, running: Status
 ) -> None:
