@@ -51,6 +51,9 @@ class Committing:
         self._swept = 0  # the fence under which leftovers were last looked for, and when
         self._swept_at = 0.0
         self.retry_at: float | None = None  # monotonic: the store had a problem in this round
+        self._waits: dict[
+            str, tuple[int, ...]
+        ] = {}  # by save: who had not answered at the last try
 
     async def commit(self, ship: ShipRecord, *, is_awaited: bool) -> None:
         """Try it once. `is_awaited`: other saves wait for this one to be decided."""
@@ -67,6 +70,7 @@ class Committing:
             gone=self._word.without(ship),
             told=sorted(named.generations),
         )
+        self._waits.pop(ship.name, None)
         if isinstance(answer, Committed):
             self._committed(answer.manifest)
             # Before anything moves to the archive: it would end that copy too.
@@ -83,6 +87,7 @@ class Committing:
         elif isinstance(answer, FenceLost):
             self.lost(answer.by)
         elif isinstance(answer, Waiting):
+            self._waits[ship.name] = answer.ranks
             waited = self._list.open_for(ship.name)
             # A stop ends when nothing is open any more: it cannot wait for a rank for ever.
             if waited > WAIT_SECONDS and (is_awaited or is_stop(at.directive)):
@@ -98,6 +103,11 @@ class Committing:
                     evidence={"ranks": list(answer.ranks)},
                 )
                 self._drop(ship, why)
+
+    def waits_for_silent_only(self, ship: ShipRecord) -> bool:
+        """At the last try all was there but the word of ranks that had told of no share of it."""
+        ranks = self._waits.get(ship.name)
+        return ranks is not None and set(ranks) <= set(ship.asked) - set(ship.expected)
 
     async def refuse_half(self, late: Late) -> bool:
         """Whether it is done with: the save that was named without that share is given up."""

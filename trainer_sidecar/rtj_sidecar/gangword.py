@@ -88,6 +88,10 @@ class GangWord:
         """Whether that rank has something unfinished, by its last word."""
         return bool(self._unfinished.get(rank))
 
+    def has_any_unfinished(self) -> bool:
+        """Whether any rank has something unfinished, by its last word."""
+        return any(self._unfinished.values())
+
     def _hear_unfinished(self, seen: Seen) -> None:
         """What is told on stays as old as it is."""
         what: list[Unfinished | None] = list(seen.unfinished or ())

@@ -145,11 +145,15 @@ class Holding:
         return not (self.list.open or self._heard or self._refusing)
 
     def is_left_to_others(self) -> bool:
-        """All has a name, and whoever was to answer for a share had the time to: the next holder
-        can commit it without this pod, once this pod's own part is in the store."""
-        named = [ship.record.named_at for ship in self.list.open.values()]
-        answered = all(time.time() - at > ENDING_GRACE_SECONDS for at in named)
-        return answered and not (self._heard or self._refusing)
+        """All that is open waits for nothing but the word of ranks that have told of no share, and
+        had the time to: the next holder asks them. A rank that is still sending its share is waited
+        for until the drain is over, for the next holder might choose before it is there."""
+        ships = [ship.record for ship in self.list.open.values()]
+        return not (self._heard or self._refusing) and all(
+            time.time() - ship.named_at > ENDING_GRACE_SECONDS
+            and self.committing.waits_for_silent_only(ship)
+            for ship in ships
+        )
 
     def give_up_leftovers(self) -> None:
         """What an older attempt left without a name is never named by this one.
@@ -218,7 +222,7 @@ class Holding:
         self._give_up(lambda attempt: 0 < attempt == at.journal.entry.refused_attempt)
         late = min(MAX_GRACE_SECONDS, 2 * self._late.longest)
         longest = max(USUAL_GRACE_SECONDS, late)
-        if at.reporter.current.terminating:
+        if at.reporter.current.terminating and not self.word.has_any_unfinished():
             longest = min(longest, ENDING_GRACE_SECONDS)
         world = world_of_new(at, directive) or directive.world_size
 

@@ -25,6 +25,7 @@ from rtj_sidecar.waits import happens
 
 POLL_SECONDS = 25.0
 FALLBACK_SECONDS = 15.0
+HOLDERLESS_SECONDS = 2.0  # then twice as long, and so on
 
 
 class Shipping:
@@ -154,11 +155,19 @@ class Shipping:
         """Other ranks: hear of ships by long poll, from the store where the holder is silent."""
         at = self._at
         silent_since: float | None = None
+        alone_since, ask_after = time.monotonic(), HOLDERLESS_SECONDS
         while True:
             url = at.holder_url
             if url is None:
+                # Rank 0 has no pod: what the one before has named, this rank may have to answer
+                # before the next one is there, and chooses. A large gang asks seldom.
+                if time.monotonic() - alone_since >= ask_after:
+                    ask_after *= 2
+                    if not at.site.holds and self._ships.fence is not None:
+                        await self._ask_store()
                 await asyncio.sleep(0.2)
                 continue
+            alone_since, ask_after = time.monotonic(), HOLDERLESS_SECONDS
             try:
                 query = {"since": str(self._ships.version), "wait": str(POLL_SECONDS)}
                 timeout = ClientTimeout(total=POLL_SECONDS + 10, connect=5)

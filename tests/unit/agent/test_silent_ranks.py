@@ -170,19 +170,40 @@ async def test_a_pod_that_is_ended_does_not_wait_for_a_rank_that_went_on_without
     tmp_path: Path,
 ) -> None:
     """Its gang is restarted around it, so nobody answers its question any more, and its time is
-    short: the rank's next word, to the next holder, completes the save."""
+    short: the rank hears of the save by the store, and has answered before the next holder is
+    there, and the choice."""
     async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
         await fleet.begin()
-        fleet.pods[1].direct(Phase.PREPARE, 2, world_size=2, replaced=[0])
+        await fleet.until(lambda: fleet.pods[1].agent.shipping.fence == 1, why="it was heard once")
+        fleet.pods[1].direct(Phase.PREPARE, 2, world_size=2)  # no rank 0 yet, as the operator says
         fleet.pods[0].sigterm()
         save(fleet, 10, rank=0)
         fleet.pods[0].exit_code = 0
-        await fleet.until(lambda: fleet.pods[0].is_released, why="drained", seconds=20)
+        await fleet.until(lambda: fleet.pods[0].is_released, why="drained", seconds=40)
         assert fleet.history().ships
+        await fleet.until(
+            lambda: [parts for parts in fleet.history().parts.values() if set(parts) == {0, 1}],
+            why="rank 1 has said that it has none of it",
+            seconds=60,
+        )
         await fleet.replace(0, made_in=2)
         fleet.attempt = 2
-        await fleet.prepare(replaced=[0])
-        await fleet.until_durable(10, seconds=20)
+        await fleet.prepare()
         chosen = fleet.choice()
         assert isinstance(chosen, Chosen)
         assert chosen.resume.step == 10
+
+
+async def test_a_pod_that_is_ended_waits_for_a_rank_that_sends_its_share(tmp_path: Path) -> None:
+    """Else the next holder might choose before the share is there, and drop the save."""
+    async with Fleet(tmp_path, world_size=2, store=f"file://{tmp_path}/store") as fleet:
+        fleet.pods[1].store.rate = None
+        await fleet.begin()
+        fleet.pods[1].store.rate = 600.0  # bytes a second: some eight seconds for its share
+        save(fleet, 10, rank=0)
+        save(fleet, 10, rank=1)
+        await fleet.until(lambda: fleet.history().ships, why="named", seconds=20)
+        fleet.pods[0].sigterm()
+        fleet.pods[0].exit_code = fleet.pods[1].exit_code = 0
+        await fleet.until(lambda: fleet.pods[0].is_released, why="drained", seconds=30)
+        assert fleet.durable_steps() == [10]
