@@ -126,8 +126,8 @@ class Looking:
         )
         try:
             eased = await at.on_disk(ease, at.directory, found.snapshot, pod_volume=volume)
-        except OSError as error:
-            log.warning("room on %s is not known: %s", at.site.path, error)
+        except (OSError, DirectoryProblem) as error:
+            log.warning("no room could be made on %s: %s", at.site.path, error)
             return
         if eased.removed:
             log.info("removed %s: newer ones are durable", eased.removed)

@@ -78,7 +78,9 @@ def make_app(*, reporter: Reporter, peers: Peers, metrics: Metrics) -> web.Appli
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         said = request.headers.get(contract.HEADER_JOB) or request.query.get(contract.QUERY_JOB, "")
-        if request.path in OPEN_PATHS or hmac.compare_digest(said.encode(), job_uid):
+        if request.path in OPEN_PATHS or hmac.compare_digest(
+            said.encode(errors="replace"), job_uid
+        ):
             return await handler(request)
         raise web.HTTPForbidden(
             text=f"header {contract.HEADER_JOB} or query {contract.QUERY_JOB}: say the UID of the "
