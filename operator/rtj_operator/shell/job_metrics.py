@@ -146,7 +146,6 @@ def info_of(raw: Raw) -> tuple[str, ...]:
     pod = (spec.get("template") or {}).get("spec") or {}
     labels = meta.get("labels") or {}
     said = (
-        meta.get("uid"),
         spec.get("framework"),
         labels.get(QUEUE_LABEL),
         pod.get("priorityClassName"),

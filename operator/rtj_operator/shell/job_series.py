@@ -264,7 +264,7 @@ TIME_MEANING = (
     "the newest seconds are missing until a step or a save tells of them."
 )
 INFO_NAME = "training_job"
-INFO_LABELS = ("uid", "framework", "queue", "priority_class", "team")
+INFO_LABELS = ("framework", "queue", "priority_class", "team")
 INFO_MEANING = (
     "1; what does not change: to be joined on (namespace, name). framework is spec.framework, "
     "queue the label of Kueue, team the label team of the job."
