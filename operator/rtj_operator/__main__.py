@@ -104,6 +104,7 @@ async def run(settings: Settings) -> None:
         election = election_of(settings, cluster=cluster)
         pulse.standby = election.silent_seconds if election is not None else None
         if election is not None:
+            pulse.lease_trouble = lambda: election.trouble
             if not await wins(election):
                 return
             stack.push_async_callback(election.give_back)

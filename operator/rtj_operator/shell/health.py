@@ -34,6 +34,8 @@ class Pulse:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     standby: Callable[[], float] | None = None
     """Seconds since the Lease was last read, as long as another replica works."""
+    lease_trouble: Callable[[], str | None] = lambda: None
+    """Why nobody may ever lead, while it stands by."""
     blocked: str | None = None
     """Why the work has not begun, where that is another's to mend; no restart would help."""
     _seen: dict[str, float] = field(default_factory=dict)
@@ -100,7 +102,9 @@ def health_app(*, pulse: Pulse, queue: KeyQueue) -> web.Application:  # type: ig
         wrong = defects(pulse=pulse, queue=queue) + pulse.refusals()
         if pulse.blocked is not None:
             wrong.append(pulse.blocked)
-        elif pulse.standby is None:  # a replica that stands by is as ready as it gets
+        elif pulse.standby is not None:  # a replica that stands by is as ready as it gets
+            wrong += [] if (trouble := pulse.lease_trouble()) is None else [trouble]
+        else:
             wrong += [] if pulse.ready.is_set() else ["the watches have not started"]
             wrong += [] if pulse.has_all else ["not every resource has been listed"]
         return web.Response(status=503 if wrong else 200, text="\n".join(wrong or ["ok"]) + "\n")

@@ -48,6 +48,8 @@ class Election:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    trouble: str | None = None
+    """Why the Lease could be neither taken nor seen with another; None once it could."""
     _seen: tuple[str, float] = ("", 0.0)  # version of the Lease, and since when we know it
     _read_at: float | None = None
     _started: float = field(init=False)
@@ -69,7 +71,9 @@ class Election:
                 if self._may_take(lease):
                     await self._write(lease, holder=self.holder, taken=holder != self.holder)
                     log.info("leading", extra={"lease": self._path, "after": holder})
+                    self.trouble = None
                     return
+                self.trouble = None
                 if holder != waits_for:
                     waits_for = holder
                     log.info("standing by", extra={"lease": self._path, "leader": holder})
@@ -77,6 +81,7 @@ class Election:
                 if error.status:
                     self._read_at = self.clock()  # it answers, and a restart changes no answer
                 if not error.is_conflict:  # else another was first
+                    self.trouble = f"no Lease {self._path}: {error}"
                     log.warning("no Lease yet", extra={"lease": self._path, "why": str(error)})
             await self.sleep(self.duration * RENEW_SHARE)
 

@@ -176,3 +176,18 @@ async def test_silence_is_counted_from_the_last_answer() -> None:
     assert chosen.silent_seconds() == 30
     await chosen.won()
     assert chosen.silent_seconds() == 0
+
+
+async def test_what_keeps_every_replica_from_leading_is_told_until_it_is_mended() -> None:
+    leases, time = FakeLeases(broken=True), Time()
+    chosen = election(leases, time)
+    told: list[str | None] = []
+
+    def mend() -> None:
+        told.append(chosen.trouble)
+        leases.broken = False
+
+    time.then = {3: mend}
+    await chosen.won()
+    assert told == ["no Lease sys/rtj: not reached"]
+    assert chosen.trouble is None
