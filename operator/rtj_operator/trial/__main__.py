@@ -83,7 +83,8 @@ def remove(server: Server, *, place: dict[str, str]) -> None:
     end = time.monotonic() + CLEANING_SECONDS
     while time.monotonic() < end:
         try:
-            server.delete_job(**place)
+            with contextlib.suppress(OSError):
+                server.delete_job(**place)
         except Refused as error:
             if error.code == 404:
                 return
@@ -98,6 +99,7 @@ def watch(server: Server, *, settings: Settings, say: Any, end: float) -> None:
     """Until the job is over. Raises Failed with what the job says where it went wrong."""
     place = {"namespace": settings.namespace, "name": settings.name}
     said: list[str] = []
+    to_kill: list[dict[str, Any]] | None = None
     status: dict[str, Any] = {}
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
@@ -109,8 +111,13 @@ def watch(server: Server, *, settings: Settings, say: Any, end: float) -> None:
         if is_over(status):
             break
         if settings.store and is_due(status):
-            for pod in server.pods_of(namespace=settings.namespace, job=settings.name):
-                server.delete_pod(namespace=settings.namespace, name=pod["metadata"]["name"])
+            with contextlib.suppress(OSError):
+                if to_kill is None:  # those of the first attempt, and no later ones
+                    to_kill = server.pods_of(namespace=settings.namespace, job=settings.name)
+                while to_kill:
+                    name = to_kill[-1]["metadata"]["name"]
+                    server.delete_pod(namespace=settings.namespace, name=name)
+                    to_kill.pop()
         time.sleep(LOOK_SECONDS)
     wrong = fault(status)
     if wrong is None:

@@ -28,6 +28,10 @@ class Refused(Exception):
         self.code = code
 
 
+class Busy(OSError):
+    """The API server could not, just now: the same request may succeed later."""
+
+
 class Server:
     def __init__(self, *, account: Path = ACCOUNT) -> None:
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
@@ -55,7 +59,7 @@ class Server:
         self._call("DELETE", f"{pods_path(namespace)}/{name}")
 
     def _call(self, method: str, path: str, *, body: Raw | None = None) -> Raw:
-        """Raises Refused, OSError."""
+        """Raises Refused, OSError (Busy among them)."""
         request = urllib.request.Request(
             self._address + path,
             method=method,
@@ -73,7 +77,10 @@ class Server:
                 found: Raw = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
-            raise Refused(error.code, _message(error.read())) from error
+            said = _message(error.read())
+            if error.code == 429 or error.code >= 500:
+                raise Busy(f"{error.code}: {said}") from error
+            raise Refused(error.code, said) from error
 
 
 def jobs_path(namespace: str) -> str:
