@@ -71,6 +71,7 @@ FIELDS: tuple[Field, ...] = (
     Field("leader", Kind.WORD, "The replica that leads."),
     Field("after", Kind.WORD, "The replica that led before."),
     Field("version", Kind.WORD, "The API server's version, at the start."),
+    Field("may_not", Kind.TEXT, "What no Role allows: verb, resource and API group."),
     Field("remedy", Kind.TEXT, "What to do about it."),
 )
 FIRST = ("time", "level", "component", "logger", "message", "exception")

@@ -291,7 +291,8 @@ def _pytest(words: Words) -> list[str]:
 
 def _curl(words: Words) -> list[str]:
     served = {"/healthz", "/readyz", contract.PATH_STATUS, contract.PATH_METRICS}
-    paths = [re.sub(r"^(http://)?localhost:\d+", "", word) for word in words if ":" in word]
+    places = [re.sub(r"^(http://)?localhost:\d+", "", word) for word in words if ":" in word]
+    paths = [place.partition("?")[0] for place in places]
     return [f"nothing answers {path}" for path in paths if path not in served]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote_plus as quote  # "/" too: some names come from reports
 
 from rtj_api import contract
 

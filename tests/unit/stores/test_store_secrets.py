@@ -103,7 +103,7 @@ def test_an_error_of_a_library_is_told_without_its_text(
             assert found.reason is Reason.INTERNAL_ERROR
             assert f"OddError at {Path(__file__).name}:" in found.message
         written = logged(found)
-        assert "Traceback" in json.loads(written)["error"]
+        assert "Traceback" in json.loads(written)["exception"]
         assert leaks([("log", written.encode())], {"s": SECRET}) == []
 
 
