@@ -28,6 +28,9 @@ class Position(Protocol):
     def state(self) -> dict[str, Any]:
         """This moment, as plain values."""
 
+    def state_before(self) -> dict[str, Any]:
+        """The moment before an epoch that is not begun, as plain values; `begun` is False."""
+
     def samples(self) -> Optional[int]:
         """Samples of the whole gang taken in this epoch; None where they cannot be counted."""
 
@@ -73,6 +76,28 @@ def length_of(loader: Any) -> Optional[int]:
         return None
 
 
+def generators_of(loader: Any) -> tuple[list[Any], tuple[str, ...]]:
+    """The generators of PyTorch that a loader and its samplers draw from, and in words those of
+    other libraries, whose states are not kept."""
+    found: list[Any] = []
+    others: list[str] = []
+    parts, seen = [loader], []
+    while parts:
+        part = parts.pop(0)
+        if part is None or any(part is other for other in seen):
+            continue
+        seen.append(part)
+        parts += [getattr(part, "sampler", None), getattr(part, "batch_sampler", None)]
+        generator = getattr(part, "generator", None)
+        if callable(getattr(generator, "get_state", None)):
+            if all(generator is not other for other in found):
+                found.append(generator)
+        elif generator is not None:
+            kind = f"{type(part).__name__} draws from a {type(generator).__name__}"
+            others.append(f"{kind} of its own, which is not kept: give it a torch.Generator")
+    return found, tuple(others)
+
+
 def tell_epoch(loader: Any, epoch: int) -> None:
     """Calls `set_epoch` of the loader and what it is made of, as far as they have one."""
     parts = (loader, *(getattr(loader, n, None) for n in ("sampler", "batch_sampler", "dataset")))
@@ -90,7 +115,7 @@ class StatefulPosition:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        self._is_over = False
+        self._is_over = self._is_iterated = False
         self.taken = 0
         self.inexact: tuple[str, ...] = ()
         if getattr(loader, "num_workers", 0):
@@ -101,12 +126,14 @@ class StatefulPosition:
 
     def begin(self, *, epoch: int, resumed: Optional[Mapping[str, Any]] = None) -> Iterator[Any]:
         self.taken, self._is_over = 0, False
-        if resumed is None:
-            tell_epoch(self._loader, epoch)
-            return self._batches(iter(self._loader))
-        self.taken, self._is_over = int(resumed["taken"]), bool(resumed["over"])
-        self._loader.load_state_dict(resumed["state"])
+        # Before its state: a sampler's order is drawn again from the number of the epoch.
+        tell_epoch(self._loader, epoch)
         # One that had come to its end gives the next epoch when it is iterated.
+        if resumed is not None and resumed["state"] is not None:
+            self._loader.load_state_dict(resumed["state"])
+        self._is_iterated = True
+        if resumed is not None and resumed.get("begun", True):
+            self.taken, self._is_over = int(resumed["taken"]), bool(resumed["over"])
         return iter(()) if self._is_over else self._batches(iter(self._loader))
 
     def _batches(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -122,6 +149,11 @@ class StatefulPosition:
             "over": self._is_over,
             "state": self._loader.state_dict(),
         }
+
+    def state_before(self) -> dict[str, Any]:
+        # One that was never iterated is not asked: to answer, it would begin, and draw.
+        state = self._loader.state_dict() if self._is_iterated else None
+        return {"kind": "stateful", "begun": False, "taken": 0, "state": state}
 
     def samples(self) -> Optional[int]:
         return None
@@ -144,6 +176,9 @@ class NoPosition:
 
     def state(self) -> dict[str, Any]:
         return {"kind": "none"}
+
+    def state_before(self) -> dict[str, Any]:
+        return self.state()
 
     def samples(self) -> Optional[int]:
         return None

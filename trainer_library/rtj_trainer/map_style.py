@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from rtj_trainer import orders, randomness, sharing
 from rtj_trainer.imported import imported
-from rtj_trainer.loaders import length_of, tell_epoch
+from rtj_trainer.loaders import generators_of, length_of, tell_epoch
 
 _OPTIONS = (
     "num_workers",
@@ -77,19 +77,22 @@ class MapPosition:
     """See the module. `rank` and `world` are those of the gang."""
 
     def __init__(self, loader: Any, *, rank: int, world: int) -> None:
-        self._loader, self._rank, self._world = loader, rank, world
         self._batching = _batching_of(loader)
         self._is_shared = orders.is_distributed(loader.sampler) and self._batching == "plain"
+        if self._is_shared:  # ranks that share a model also share its samples
+            rank, world = loader.sampler.rank, loader.sampler.num_replicas
+        self._loader, self._rank, self._world = loader, rank, world
         self._rest = _Rest()
         self._second = _second(loader, self._rest)
         self._began: Mapping[str, Any] = {}
-        self._generators: list[Any] = []
+        self._generators, others = generators_of(loader)
+        self._generators_began: list[Any] = []
         self._seed = 0
         self._cursor = 0
         self._upcoming: dict[int, Any] = {}
         self._newest: Any = None
         self.taken = 0
-        self.inexact: tuple[str, ...] = ()
+        self.inexact: tuple[str, ...] = others
         if length_of(_indices(loader, self._batching)) is None:
             self.inexact += ("the sampler has no length: exact only if it draws nothing at random",)
         if loader.num_workers and not getattr(loader, "in_order", True):
@@ -97,12 +100,15 @@ class MapPosition:
 
     def begin(self, *, epoch: int, resumed: Optional[Mapping[str, Any]] = None) -> Iterator[Any]:
         if resumed is not None:
+            for generator, state in zip(self._generators, resumed["generators"]):
+                generator.set_state(state)
+            if not resumed.get("begun", True):
+                resumed = None
+        if resumed is not None:
             self._check(resumed)
             randomness.put_back(resumed["began"])
-            for generator, state in zip(self._own_generators(), resumed["generators"]):
-                generator.set_state(state)
         self._began = randomness.taken()
-        self._generators = [generator.get_state() for generator in self._own_generators()]
+        self._generators_began = self._generators_now()
         self._seed = randomness.drawn(self._loader.generator)
         tell_epoch(self._loader, epoch)
         self._cursor = int(resumed["cursor"]) if resumed is not None else 0
@@ -127,13 +133,8 @@ class MapPosition:
                 "DistributedSampler, whose order does not depend on them"
             )
 
-    def _own_generators(self) -> list[Any]:
-        found: list[Any] = []
-        for part in (self._loader, self._loader.sampler, self._loader.batch_sampler):
-            generator = getattr(part, "generator", None)
-            if generator is not None and all(generator is not other for other in found):
-                found.append(generator)
-        return found
+    def _generators_now(self) -> list[Any]:
+        return [generator.get_state() for generator in self._generators]
 
     def _order(self) -> Any:
         """The whole epoch: samples, or batches of a batch sampler of the user's own."""
@@ -195,8 +196,11 @@ class MapPosition:
             "shared": self._is_shared,
             "world": self._world,
             "began": self._began,
-            "generators": self._generators,
+            "generators": self._generators_began,
         }
+
+    def state_before(self) -> dict[str, Any]:
+        return {"kind": "map", "begun": False, "generators": self._generators_now()}
 
     def samples(self) -> Optional[int]:
         if self._batching != "plain":

@@ -3,6 +3,9 @@
 The random states of a save are set twice: when it is restored, and again when its epoch has been
 opened, for the script may draw in between, and so does the opening. Must never be asked for a
 batch ahead of the trainer.
+
+Between two epochs the place is that before the next one: nothing of it was taken yet, and what
+its beginning draws at random is drawn from the states of the save.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ class Place:
         self.epoch = 0
         self._samples_before = 0
         self._is_epoch_over = False
+        self._is_begun = False
         self._resumed: Optional[Mapping[str, Any]] = None
         self._resumed_rng: Optional[Mapping[str, Any]] = None
+        self._resumed_samples = 0
         self._taken_at_step = 0
 
     @property
@@ -39,8 +44,19 @@ class Place:
     @property
     def samples(self) -> Optional[int]:
         """Samples of the whole gang so far; None where the loader cannot be counted."""
+        if self._resumed is not None:
+            return self._resumed_samples
         samples = self.position.samples()
-        return None if samples is None else self._samples_before + samples
+        if samples is None:
+            return None
+        return self._samples_before + (samples if self._is_begun else 0)
+
+    @property
+    def taken(self) -> int:
+        """Batches of this epoch that this rank was given."""
+        if self._resumed is not None:
+            return int(self._resumed.get("taken", 0))
+        return self.position.taken if self._is_begun else 0
 
     @property
     def batches_of_step(self) -> int:
@@ -55,10 +71,14 @@ class Place:
         """The batches that are left of this epoch; of the next one where this one is over."""
         self.next_epoch()
         resumed, self._resumed = self._resumed, None
+        rng, self._resumed_rng = self._resumed_rng, None
+        is_within = resumed is not None and resumed.get("begun", True)
+        if rng is not None and not is_within:
+            randomness.put_back(rng)
         batches = self.position.begin(epoch=self.epoch, resumed=resumed)
-        if self._resumed_rng is not None:
-            randomness.put_back(self._resumed_rng)
-            self._resumed_rng = None
+        self._is_begun = True
+        if rng is not None and is_within:
+            randomness.put_back(rng)
         self._taken_at_step = self.position.taken
         return batches
 
@@ -71,11 +91,15 @@ class Place:
         if self._is_epoch_over:
             self._samples_before += self.position.samples() or 0
             self.epoch += 1
-            self._is_epoch_over = False
+            self._is_epoch_over = self._is_begun = False
 
     def own_state(self) -> dict[str, Any]:
         """What this rank has for itself."""
-        return {"rng": randomness.taken(), "dataloader": self.position.state()}
+        if self._resumed is not None:
+            place = self._resumed
+        else:
+            place = self.position.state() if self._is_begun else self.position.state_before()
+        return {"rng": self._resumed_rng or randomness.taken(), "dataloader": place}
 
     def shared_state(self) -> dict[str, Any]:
         """What is the same on every rank, but for what the save itself says."""
@@ -91,6 +115,7 @@ class Place:
         self.epoch = int(extras.get("epoch", 0))
         own = extras.get("rtj_trainer", {})
         self._samples_before = int(own.get("samples_before", 0))
+        self._resumed_samples = int(extras.get("samples", 0))
         places, rngs = extras.get("dataloader") or [], extras.get("rng") or []
         if places:
             mine = places[self._rank] if self._rank < len(places) else places[0]

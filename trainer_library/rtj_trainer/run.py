@@ -126,7 +126,7 @@ class Run:
     @property
     def batches_done(self) -> int:
         """Batches of this epoch that this rank was given."""
-        return self._place.position.taken
+        return self._place.taken
 
     @property
     def costs(self) -> Costs:

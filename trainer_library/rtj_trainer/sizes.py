@@ -21,6 +21,7 @@ class GangSize:
     def __init__(self, now: elastic.Size, *, policy: str, things: Mapping[str, Any]) -> None:
         elastic.check(policy)
         self.now, self.scale = now, 1.0
+        self._asked = now.accumulation
         self._policy, self._things = policy, things
 
     def take_up(self, saved: Mapping[str, Any]) -> str:
@@ -30,6 +31,8 @@ class GangSize:
             return ""
         before, now = elastic.Size(*saved["size"]), self.now
         if (before.world, before.batch) == (now.world, now.batch):
+            if saved.get("asked", self._asked) == self._asked:
+                self.now = before  # a change of ranks before the save had made it
             return ""
         change = elastic.after_change(before, world=now.world, batch=now.batch, policy=self._policy)
         self.now = change.after
@@ -43,10 +46,12 @@ class GangSize:
             self.scale = scale
 
     def state(self) -> dict[str, Any]:
-        """For the next save; `format` is that of the whole record."""
+        """For the next save; `format` is that of the whole record, `asked` the accumulation
+        that the script or the operator asks for, whatever a change of ranks made of it."""
         return {
             "format": 1,
             "size": [self.now.world, self.now.batch, self.now.accumulation],
+            "asked": self._asked,
             "lr_policy": self._policy,
             "lr_scale": self.scale,
         }

@@ -8,13 +8,13 @@ loading is.
 
 from __future__ import annotations
 
-import contextlib
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from rtj_trainer import randomness
 from rtj_trainer.imported import imported
-from rtj_trainer.loaders import OwnRandomness, length_of, tell_epoch
+from rtj_trainer.loaders import OwnRandomness, generators_of, length_of, tell_epoch
 
 
 class StreamPosition:
@@ -27,17 +27,25 @@ class StreamPosition:
         self._loader = _without_lasting_workers(loader) if self._workers else loader
         self.taken = 0
         self._began: Mapping[str, Any] = {}
+        self._generators, others = generators_of(self._loader)
+        self._generators_began: list[Any] = []
         self.inexact: tuple[str, ...] = (
             "the loader has no state of its own: on a resume its first batches are loaded again "
             "and thrown away",
+            *others,
         )
         if self._workers and not getattr(loader, "in_order", True):
             self.inexact += ("in_order=False: the order of batches is chance",)
 
     def begin(self, *, epoch: int, resumed: Optional[Mapping[str, Any]] = None) -> Iterator[Any]:
+        is_within = resumed is not None and resumed.get("begun", True)
         if resumed is not None:
-            randomness.put_back(resumed["began"])
+            if is_within:
+                randomness.put_back(resumed["began"])
+            for generator, state in zip(self._generators, resumed.get("generators", ())):
+                generator.set_state(state)
         self._began = randomness.taken()
+        self._generators_began = self._generators_now()
         tell_epoch(self._loader, epoch)
         self.taken = 0
         with randomness.kept():
@@ -48,7 +56,7 @@ class StreamPosition:
                 randomness.begin_at(randomness.drawn())
                 batches = OwnRandomness().through(batches)
         randomness.drawn()
-        skip = int(resumed["taken"]) if resumed is not None else 0
+        skip = int(resumed["taken"]) if resumed is not None and is_within else 0
         for _ in range(skip):
             next(batches, None)
         self.taken = skip
@@ -60,7 +68,18 @@ class StreamPosition:
             yield batch
 
     def state(self) -> dict[str, Any]:
-        return {"kind": "stream", "taken": self.taken, "began": self._began}
+        return {
+            "kind": "stream",
+            "taken": self.taken,
+            "began": self._began,
+            "generators": self._generators_began,
+        }
+
+    def state_before(self) -> dict[str, Any]:
+        return {"kind": "stream", "begun": False, "generators": self._generators_now()}
+
+    def _generators_now(self) -> list[Any]:
+        return [generator.get_state() for generator in self._generators]
 
     def samples(self) -> Optional[int]:
         return None
@@ -75,18 +94,27 @@ class StreamPosition:
 class StatefulDatasetPosition:
     """An iterable dataset in this process that knows its own place: nothing is loaded twice."""
 
-    inexact: tuple[str, ...] = ()
-
     def __init__(self, loader: Any) -> None:
         self._loader = loader
+        self._is_over = False
         self.taken = 0
+        self.inexact: tuple[str, ...] = ()
+        if _shuffles_in_a_buffer(loader.dataset):
+            self.inexact = (
+                "the shuffle buffer of Hugging Face's dataset is not in its state: a resume fills "
+                "it anew, and the samples that were in it are left out",
+            )
 
     def begin(self, *, epoch: int, resumed: Optional[Mapping[str, Any]] = None) -> Iterator[Any]:
-        self.taken = 0
+        self.taken, self._is_over = 0, False
         tell_epoch(self._loader, epoch)
         if resumed is not None:
-            self.taken = int(resumed["taken"])
             self._loader.dataset.load_state_dict(resumed["state"])
+            if resumed.get("begun", True):
+                self.taken, self._is_over = int(resumed["taken"]), bool(resumed.get("over"))
+        if self._is_over:
+            # Iterated once more, one that begins anew at its end would give its epoch again.
+            return iter(())
         with randomness.kept():
             batches = iter(self._loader)
         return self._batches(batches)
@@ -95,10 +123,19 @@ class StatefulDatasetPosition:
         for batch in batches:
             self.taken += 1
             yield batch
+        self._is_over = True
 
     def state(self) -> dict[str, Any]:
+        return {
+            "kind": "dataset",
+            "taken": self.taken,
+            "over": self._is_over,
+            "state": self._loader.dataset.state_dict(),
+        }
+
+    def state_before(self) -> dict[str, Any]:
         state = self._loader.dataset.state_dict()
-        return {"kind": "dataset", "taken": self.taken, "state": state}
+        return {"kind": "dataset", "begun": False, "state": state}
 
     def samples(self) -> Optional[int]:
         return None
@@ -111,26 +148,24 @@ class StatefulDatasetPosition:
 
 
 def _without_lasting_workers(loader: Any) -> Any:
-    """Workers that outlive an epoch go on with their random states, which nobody can read."""
+    """Workers that outlive an epoch go on with their random states, which nobody can read.
+
+    A copy of any class of loader, with its samplers; a DataLoader refuses the assignment itself.
+    """
     if not loader.persistent_workers:
         return loader
-    options = {
-        name: getattr(loader, name)
-        for name in (
-            "batch_size",
-            "num_workers",
-            "collate_fn",
-            "pin_memory",
-            "drop_last",
-            "timeout",
-            "worker_init_fn",
-            "multiprocessing_context",
-            "generator",
-            "prefetch_factor",
-        )
-    }
-    if loader.batch_size is None:
-        options.pop("drop_last")
-    with contextlib.suppress(AttributeError):
-        options["in_order"] = loader.in_order
-    return type(loader)(loader.dataset, **options)
+    alike = copy.copy(loader)
+    alike.__dict__.update(persistent_workers=False, _iterator=None)
+    return alike
+
+
+def _shuffles_in_a_buffer(dataset: Any) -> bool:
+    """Hugging Face's iterable dataset after `shuffle(buffer_size=...)`."""
+    if not type(dataset).__module__.startswith("datasets."):
+        return False
+    part = getattr(dataset, "_ex_iterable", None)
+    while part is not None:
+        if type(part).__name__ == "BufferShuffledExamplesIterable":
+            return True
+        part = getattr(part, "ex_iterable", None)
+    return False

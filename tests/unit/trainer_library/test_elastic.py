@@ -52,6 +52,18 @@ def test_every_place_that_remembers_the_rate_is_multiplied() -> None:
     assert size.state()["size"] == [2, 8, 1]
 
 
+def test_a_gang_that_was_changed_and_is_started_again_keeps_the_batch_of_its_step() -> None:
+    first = GangSize(Size(2, 8), policy="none", things={})
+    first.take_up({"size": [4, 8, 1]})
+    assert first.now == Size(2, 8, 2)
+    again = GangSize(Size(2, 8), policy="none", things={})
+    assert again.take_up(first.state()) == ""
+    assert again.now == Size(2, 8, 2)
+    other = GangSize(Size(2, 8, 4), policy="none", things={})
+    other.take_up(first.state())
+    assert other.now == Size(2, 8, 4), "the script asks for another one than at the save"
+
+
 def test_the_operators_factor_counts_from_the_full_gang() -> None:
     things = parts()
     size = GangSize(Size(2, 8), policy="none", things=things)
