@@ -11,12 +11,12 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from rtj_trainer import files, sharded
 from rtj_trainer.contract import is_first_of_machine
 from rtj_trainer.ranks import Ranks
-from rtj_trainer.registered import not_plain, states_of
+from rtj_trainer.registered import not_plain, own_states_of, states_of
 from rtj_trainer.snapshot import Snapshot
 from rtj_trainer.writing import Writer
 
@@ -37,15 +37,10 @@ class Keeper:
 
     def check(self, things: Mapping[str, Any]) -> None:
         """Raises TypeError for a state that could not be loaded again, before a step is made."""
+        sharded.check(things)
         if self._trusted or sharded.is_sharded(things.get("model")):
             return
-        found = not_plain(states_of(things))
-        if found:
-            raise TypeError(
-                f"{found.lstrip('.')} can only be loaded again by executing what is in the save. "
-                "Leave it out of that state_dict, or, if you trust your saves: "
-                "Run(..., trusted=True)"
-            )
+        _check_plain(states_of(things))
 
     def save(
         self, step: int, *, things: Mapping[str, Any], own: Mapping[str, Any], all_: dict[str, Any]
@@ -56,6 +51,8 @@ class Keeper:
         self.writer.wait()
         name = f"step {step}"
         self.newest = step
+        if self._ranks.world > 1:
+            own = {**own, "kept": own_states_of(things)}
         if sharded.is_sharded(things.get("model")):
             self._sharded(step, name, things, own, all_)
         else:
@@ -80,6 +77,9 @@ class Keeper:
         self.writer.begin(name, lambda: self._written(path, copied, step))
 
     def _written(self, path: Path, copied: Any, step: int) -> int:
+        if not self._trusted:
+            # A value may have become one that cannot be loaded since the first look.
+            _check_plain(copied)
         size = files.write(path, copied)
         self._clean(step)
         return size
@@ -88,31 +88,74 @@ class Keeper:
         self, step: int, name: str, things: Mapping[str, Any], own: Any, all_: dict[str, Any]
     ) -> None:
         path = files.path_of(self._directory, step, is_sharded=True)
+        if path == self.spared:
+            log.info("%s is the save that this run goes on from: it is not written again", name)
+            return
         if self._writers_group is None:
             self._writers_group = self._ranks.another_group()
+        rank = self._ranks.rank
+        state: dict[str, Any] = {}
+
+        def prepare() -> None:
+            state.update(sharded.state_of(things, extras={**own, **all_}, rank=rank))
+
+        def unmark() -> None:
+            if rank == 0:
+                files.unmark(path)
+
+        # Before anyone writes: nobody waits in DCP for a rank that is not there, and what is
+        # written over is marked as finished no longer.
+        if not (self._all(prepare, name=name) and self._all(unmark, name=name)):
+            return
         try:
-            wait = sharded.begin(
-                path,
-                things=things,
-                extras={**own, **all_},
-                rank=self._ranks.rank,
-                group=self._writers_group,
-            )
-        except (MemoryError, OSError, RuntimeError) as error:
+            wait = sharded.begin(path, state, rank=rank, group=self._writers_group)
+        except Exception as error:
             self.writer.fail(name, error)
             return
 
         def finished() -> int:
             size = wait()
-            if self._ranks.rank == 0 or is_first_of_machine():
-                self._clean(step)
+            # A machine with a directory of its own has only shards in it, and no mark.
+            is_shared = files.is_finished(path)
+            if rank == 0 or (is_first_of_machine() and not is_shared):
+                self._clean(step, by_mark=is_shared)
             return size
 
         self.writer.begin(name, finished)
 
-    def _clean(self, step: int) -> None:
+    def _all(self, do: Callable[[], None], *, name: str) -> bool:
+        """Every rank did it, or the save has failed on every rank."""
+        problem = ""
+        try:
+            do()
+        except Exception as error:
+            problem = f"rank {self._ranks.rank}: {type(error).__name__}: {error}"
+        problems = [said for said in self._ranks.everyone(problem) if said]
+        if problems:
+            self.writer.fail(name, RuntimeError("; ".join(problems)))
+        return not problems
+
+    def _clean(self, step: int, *, by_mark: bool = True) -> None:
         # What cannot be removed costs room and nothing else.
         with contextlib.suppress(OSError):
-            files.remove_older(self._directory, newest=step, keep=self._keep, spare=self.spared)
+            files.remove_older(
+                self._directory,
+                newest=step,
+                keep=self._keep,
+                spare=self.spared,
+                by_mark=by_mark,
+            )
+        if self._ranks.rank == 0:
+            files.remove_begun(self._directory)
         if self.spared is not None and self.spared != files.path_of(self._directory, step):
             self.spared = None
+
+
+def _check_plain(states: Any) -> None:
+    found = not_plain(states)
+    if found:
+        raise TypeError(
+            f"{found.lstrip('.')} can only be loaded again by executing what is in the save. "
+            "Leave it out of that state_dict, or, if you trust your saves: "
+            "Run(..., trusted=True)"
+        )

@@ -15,7 +15,17 @@ from typing import Any, Callable
 from rtj_trainer.imported import imported
 from rtj_trainer.loaders import has_state
 
-RESERVED = ("rng", "dataloader", "step", "epoch", "samples", "loss", "rtj_trainer", "torch_version")
+RESERVED = (
+    "rng",
+    "dataloader",
+    "kept",
+    "step",
+    "epoch",
+    "samples",
+    "loss",
+    "rtj_trainer",
+    "torch_version",
+)
 _WRAPPERS = (
     ("torch.nn.parallel", "DistributedDataParallel", "module"),
     ("torch.nn.parallel", "DataParallel", "module"),
@@ -45,27 +55,32 @@ class Gradients:
     """The gradients that a model has gathered, for a step that is cut off within its parts."""
 
     def __init__(self, model: Any) -> None:
-        self._model = unwrapped(model)
+        self.model = unwrapped(model)
 
     def state_dict(self) -> dict[str, Any]:
-        named = self._model.named_parameters()
+        named = self.model.named_parameters()
         return {name: p.grad for name, p in named if p.grad is not None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self.model.named_parameters():
             grad = state.get(name)
             parameter.grad = None if grad is None else grad.to(parameter.device).clone()
 
 
 def checked(things: Mapping[str, Any]) -> dict[str, Any]:
     """The objects by name, without those that are None. Raises TypeError for one without a state,
-    ValueError for a name that the save itself needs."""
+    ValueError for a name that the save itself needs, and for FullyShardedDataParallel."""
     kept: dict[str, Any] = {}
     for name, thing in things.items():
         if thing is None:
             continue
         if name in RESERVED:
             raise ValueError(f"{name!r} is a name that the save itself needs: choose another")
+        if _has_fsdp1(thing):
+            raise ValueError(
+                f"{name} is wrapped in FullyShardedDataParallel, whose state cannot be saved by "
+                "shard: wrap it by torch.distributed.fsdp.fully_shard"
+            )
         if not has_state(thing):
             generator = callable(getattr(thing, "get_state", None))
             if not (generator and callable(getattr(thing, "set_state", None))):
@@ -76,6 +91,14 @@ def checked(things: Mapping[str, Any]) -> dict[str, Any]:
             thing = Kept(get=thing.get_state, put=thing.set_state)
         kept[name] = thing
     return kept
+
+
+def _has_fsdp1(thing: Any) -> bool:
+    fsdp1 = getattr(imported("torch.distributed.fsdp"), "FullyShardedDataParallel", None)
+    if not inspect.isclass(fsdp1):
+        return False
+    modules = thing.modules() if callable(getattr(thing, "modules", None)) else (thing,)
+    return any(isinstance(module, fsdp1) for module in modules)
 
 
 def unwrapped(thing: Any) -> Any:
@@ -92,19 +115,31 @@ def states_of(things: Mapping[str, Any]) -> dict[str, Any]:
     return {name: unwrapped(thing).state_dict() for name, thing in things.items()}
 
 
+def own_states_of(things: Mapping[str, Any]) -> dict[str, Any]:
+    """Of those that each rank has for itself: generators, and what is `Kept`."""
+    return states_of({name: thing for name, thing in things.items() if isinstance(thing, Kept)})
+
+
+def without_numpy(value: Any) -> Any:
+    """A scalar of NumPy as Python's own, all else as it is."""
+    generic: Any = getattr(imported("numpy"), "generic", None)
+    return value.item() if generic is not None and isinstance(value, generic) else value
+
+
 def not_plain(value: Any, *, at: str = "") -> str:
-    """Where a state holds something that can only be loaded by executing it; "" if nowhere."""
+    """Where a state holds something that can only be loaded by executing it; "" if nowhere.
+    Scalars of NumPy are saved as Python's own, so they may stay."""
     torch = imported("torch")
+    value = without_numpy(value)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return "" if type(value).__module__ == "builtins" else f"{at}: {type(value).__name__}"
     if torch is not None and isinstance(value, (torch.Tensor, torch.Size, torch.dtype)):
         return ""
     if isinstance(value, Mapping) and type(value).__name__ in ("dict", "OrderedDict"):
-        pairs = [(f"{at}.{key}", item) for key, item in value.items()]
+        pairs = [(f"{at}.{key} (the key)", key) for key in value]
+        pairs += [(f"{at}.{key}", item) for key, item in value.items()]
     elif type(value) in (list, tuple, set):
         pairs = [(f"{at}[{number}]", item) for number, item in enumerate(value)]
-    elif type(value).__name__ in ("defaultdict", "Counter"):
-        pairs = [(f"{at}.{key}", item) for key, item in value.items()]
     else:
         return f"{at}: {type(value).__module__}.{type(value).__name__}"
     for place, item in pairs:
@@ -113,13 +148,18 @@ def not_plain(value: Any, *, at: str = "") -> str:
     return ""
 
 
-def put_back(things: Mapping[str, Any], save: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Loads each object's part of a save. Returns the names (restored, not in the save)."""
+def put_back(
+    things: Mapping[str, Any], save: Mapping[str, Any], *, rank: int
+) -> tuple[list[str], list[str]]:
+    """Loads each object's part of a save; where ranks have one each (`kept`), this rank's.
+    Returns the names (restored, not in the save)."""
+    each = save.get("kept") or []
+    own = each[rank] if rank < len(each) else {}
     done, missing = [], []
     for name, thing in things.items():
         if name not in save:
             missing.append(name)
             continue
-        unwrapped(thing).load_state_dict(save[name])
+        unwrapped(thing).load_state_dict(own.get(name, save[name]))
         done.append(name)
     return done, missing

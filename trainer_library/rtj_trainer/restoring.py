@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from rtj_trainer import files, registered, sharded
 from rtj_trainer.contract import Told
@@ -75,36 +75,36 @@ def restore(
 ) -> Optional[Found]:
     """Loads the save into the registered objects of every rank; None where it begins at step 0.
 
-    Raises RuntimeError where saves exist and none is whole, or where a rank cannot read what the
-    others read; ValueError for a named save that cannot be loaded.
+    Raises RuntimeError where saves exist and none is whole; ValueError, on every rank, where one
+    of them cannot read what the others read, and for a named save that cannot be loaded.
     """
     if ranks.rank == 0:
         files.remove_begun(directory)
     if told.resume == "":
         return None
     if told.resume:
-        return _together(Path(told.resume), None, things, ranks, trusted)
-    chosen: Optional[Path] = None
-    state: Any = None
+        named = Path(told.resume)
+        is_sharded = ranks.everyone(named.is_dir())[0]
+        if is_sharded and (damage := _proved(named, ranks, lambda: _shards(named, ranks))[1]):
+            raise ValueError(f"{named} cannot be loaded: {damage}")
+        return _together(named, is_sharded, None, things, ranks, trusted)
+    # Rank 0's word on what is there: each for itself could choose another, and wait for ever.
+    seen = [(str(path), path.is_dir()) for _, path in files.saves_in(directory)]
     refused: list[str] = []
-    if ranks.rank == 0:
-        for _, path in reversed(files.saves_in(directory)):
-            try:
-                if path.is_dir():
-                    if not (path / ".metadata").is_file():
-                        raise files.NotWhole(f"{path.name} has no .metadata: it did not finish")
-                else:
-                    state = files.read(path, trusted=trusted)
-            except files.NotWhole as error:
-                log.warning("%s; the save before it is tried", error)
-                refused.append(str(error))
-                continue
-            chosen = path
-            break
-    choices = ranks.everyone((None if chosen is None else str(chosen), refused))
-    name, refused = choices[0]
-    if name is not None:
-        return _together(Path(name), state, things, ranks, trusted)
+    for name, is_sharded in reversed(ranks.everyone(seen)[0]):
+        path = Path(name)
+
+        def look(path: Path = path, is_sharded: bool = is_sharded) -> Any:
+            if is_sharded:
+                return _shards(path, ranks)
+            return files.read(path, trusted=trusted) if ranks.rank == 0 else None
+
+        state, damage = _proved(path, ranks, look)
+        if not damage:
+            return _together(path, is_sharded, state, things, ranks, trusted)
+        if ranks.rank == 0:
+            log.warning("%s; the save before it is tried", damage)
+        refused.append(damage)
     if refused and not allow_scratch:
         raise RuntimeError(
             f"{directory} has saves, and none is whole: {'; '.join(refused)}. Move them away, or "
@@ -113,11 +113,38 @@ def restore(
     return None
 
 
+def _shards(path: Path, ranks: Ranks) -> None:
+    sharded.prove(path, part=ranks.rank, of=ranks.world)
+
+
+def _proved(path: Path, ranks: Ranks, look: Callable[[], Any]) -> tuple[Any, str]:
+    """What this rank's look gave, and what any rank found damaged. Raises ValueError on every rank
+    where one of them cannot look: that says nothing of the save."""
+    found, damage, trouble = None, "", ""
+    try:
+        found = look()
+    except files.NotWhole as error:
+        damage = str(error)
+    except Exception as error:
+        trouble = f"rank {ranks.rank} cannot read {path}: {error}"
+    said = ranks.everyone((damage, trouble))
+    if any(trouble for _, trouble in said):
+        raise ValueError("; ".join(trouble for _, trouble in said if trouble))
+    return found, "; ".join(damage for damage, _ in said if damage)
+
+
 def _together(
-    path: Path, state: Any, things: Mapping[str, Any], ranks: Ranks, trusted: bool
+    path: Path,
+    is_sharded: bool,
+    state: Any,
+    things: Mapping[str, Any],
+    ranks: Ranks,
+    trusted: bool,
 ) -> Found:
-    if path.is_dir():
-        extras, restored, missing = sharded.restore(path, things=things, group=ranks.group)
+    if is_sharded:
+        extras, restored, missing = sharded.restore(
+            path, things=things, rank=ranks.rank, group=ranks.group
+        )
         own = set(things) | set(registered.RESERVED)
         unclaimed = tuple(sorted(set(extras) - own))
         return Found(path, extras, tuple(restored), tuple(missing), unclaimed)
@@ -132,7 +159,7 @@ def _together(
     if problems:
         advice = "; every rank needs the directory of rank 0's saves" if ranks.world > 1 else ""
         raise ValueError("; ".join(problems) + advice)
-    restored, missing = registered.put_back(things, state)
+    restored, missing = registered.put_back(things, state, rank=ranks.rank)
     known = set(things) | set(registered.RESERVED)
     unclaimed = tuple(name for name in state if name not in known)
     extras = {name: state[name] for name in registered.RESERVED if name in state}

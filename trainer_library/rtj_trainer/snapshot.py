@@ -11,47 +11,56 @@ from collections import OrderedDict
 from typing import Any
 
 from rtj_trainer.imported import imported
+from rtj_trainer.registered import without_numpy
 
 
 class Snapshot:
     """Room for one copy."""
 
     def __init__(self) -> None:
-        self._room: dict[str, Any] = {}
+        self._room: dict[tuple[Any, ...], Any] = {}
+        self._devices: set[Any] = set()
 
     def filled(self, state: Any) -> Any:
         """The state with every tensor copied to host memory; containers are new ones too.
 
-        Tensors that share memory (tied weights) are copied apart: loading copies values.
+        Tensors that share memory (tied weights) are copied apart: loading copies values. NumPy's
+        scalars become Python's, which can be loaded without executing anything.
         """
         torch = imported("torch")
-        used: set[str] = set()
-        copied = self._copy(state, "", torch, used)
+        used: set[tuple[Any, ...]] = set()
+        self._devices = set()
+        copied = self._copy(state, (), torch, used)
         for place in set(self._room) - used:
             del self._room[place]
-        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        for device in self._devices:  # without a name it is the current one alone
+            torch.cuda.synchronize(device)
         return copied
 
-    def _copy(self, value: Any, at: str, torch: Any, used: set[str]) -> Any:
+    def _copy(self, value: Any, at: tuple[Any, ...], torch: Any, used: set[tuple[Any, ...]]) -> Any:
         if torch is not None and isinstance(value, torch.Tensor):
             used.add(at)
             return self._tensor(value.detach(), at, torch)
         if type(value) in (dict, OrderedDict):
-            pairs = [(key, self._copy(v, f"{at}/{key}", torch, used)) for key, v in value.items()]
+            pairs = [
+                (without_numpy(key), self._copy(v, (*at, type(key), key), torch, used))
+                for key, v in value.items()
+            ]
             copied = type(value)(pairs)
             if hasattr(value, "_metadata"):  # a module's versions, which load_state_dict reads
                 copied._metadata = copy.copy(value._metadata)
             return copied
         if type(value) in (list, tuple):
             return type(value)(
-                self._copy(item, f"{at}/{number}", torch, used) for number, item in enumerate(value)
+                self._copy(item, (*at, list, number), torch, used)
+                for number, item in enumerate(value)
             )
+        value = without_numpy(value)
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
             return value
         return copy.deepcopy(value)
 
-    def _tensor(self, tensor: Any, at: str, torch: Any) -> Any:
+    def _tensor(self, tensor: Any, at: tuple[Any, ...], torch: Any) -> Any:
         if tensor.layout != torch.strided:
             return tensor.cpu().clone()
         room = self._room.get(at)
@@ -59,5 +68,7 @@ class Snapshot:
             on_device = tensor.device.type == "cuda"
             room = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=on_device)
             self._room[at] = room
+        if tensor.device.type == "cuda":
+            self._devices.add(tensor.device)
         room.copy_(tensor, non_blocking=tensor.device.type == "cuda")
         return room

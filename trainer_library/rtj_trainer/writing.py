@@ -74,7 +74,7 @@ class Writer:
         began = time.monotonic()
         try:
             size = task()
-        except Exception as error:
+        except BaseException as error:  # DCP's own is no Exception
             self.fail(name, error)
             return
         self.is_failed = False
