@@ -8,7 +8,7 @@ it cannot bring back exactly. Must never change the user's loader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Protocol
 
 from rtj_trainer import randomness
@@ -41,8 +41,11 @@ class Position(Protocol):
         """Batches of this rank in an epoch that is not cut; None where nobody knows."""
 
 
-def position_of(loader: Any, *, rank: int = 0, world: int = 1) -> Position:
-    """The kind of position that fits the loader. Raises TypeError for what is no iterable."""
+def position_of(
+    loader: Any, *, rank: int = 0, world: int = 1, deaf_to: Sequence[int] = ()
+) -> Position:
+    """The kind of position that fits the loader; its workers do not end by the signals in
+    `deaf_to`, which are the trainer's. Raises TypeError for what is no iterable."""
     from rtj_trainer import map_style, streams
 
     if not hasattr(loader, "__iter__"):
@@ -51,14 +54,14 @@ def position_of(loader: Any, *, rank: int = 0, world: int = 1) -> Position:
         return StatefulPosition(loader)
     data = imported("torch.utils.data")
     if data is None or not isinstance(loader, data.DataLoader):
-        return streams.StreamPosition(loader)
+        return streams.StreamPosition(loader, deaf_to=deaf_to)
     if isinstance(loader.dataset, data.IterableDataset):
         if loader.num_workers == 0 and has_state(loader.dataset):
             return streams.StatefulDatasetPosition(loader)
-        return streams.StreamPosition(loader)
+        return streams.StreamPosition(loader, deaf_to=deaf_to)
     if type(loader) is not data.DataLoader:
-        return streams.StreamPosition(loader)
-    return map_style.MapPosition(loader, rank=rank, world=world)
+        return streams.StreamPosition(loader, deaf_to=deaf_to)
+    return map_style.MapPosition(loader, rank=rank, world=world, deaf_to=deaf_to)
 
 
 def has_state(thing: Any) -> bool:
@@ -81,7 +84,7 @@ def generators_of(loader: Any) -> tuple[list[Any], tuple[str, ...]]:
     other libraries, whose states are not kept."""
     found: list[Any] = []
     others: list[str] = []
-    parts, seen = [loader], []
+    parts, seen = [loader], list[Any]()
     while parts:
         part = parts.pop(0)
         if part is None or any(part is other for other in seen):

@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from rtj_trainer import orders, randomness, sharing
+from rtj_trainer import orders, randomness, sharing, stopping
 from rtj_trainer.imported import imported
 from rtj_trainer.loaders import generators_of, length_of, tell_epoch
 
@@ -49,6 +49,12 @@ class SeededDataset:
             raise AttributeError(name)
         return getattr(self._dataset, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_dataset":
+            object.__setattr__(self, name, value)
+        else:  # `get_worker_info().dataset.x = ...` in a worker_init_fn means the user's
+            setattr(self._dataset, name, value)
+
     def __getitems__(self, portion: tuple[int, Sequence[Any]]) -> Any:
         seed, indices = portion
         randomness.begin_at(seed)
@@ -76,14 +82,14 @@ class _Rest:
 class MapPosition:
     """See the module. `rank` and `world` are those of the gang."""
 
-    def __init__(self, loader: Any, *, rank: int, world: int) -> None:
+    def __init__(self, loader: Any, *, rank: int, world: int, deaf_to: Sequence[int] = ()) -> None:
         self._batching = _batching_of(loader)
         self._is_shared = orders.is_distributed(loader.sampler) and self._batching == "plain"
         if self._is_shared:  # ranks that share a model also share its samples
             rank, world = loader.sampler.rank, loader.sampler.num_replicas
         self._loader, self._rank, self._world = loader, rank, world
         self._rest = _Rest()
-        self._second = _second(loader, self._rest)
+        self._second = _second(loader, self._rest, deaf_to)
         self._began: Mapping[str, Any] = {}
         self._generators, others = generators_of(loader)
         self._generators_began: list[Any] = []
@@ -231,8 +237,10 @@ def _indices(loader: Any, batching: str) -> Any:
     return loader.batch_sampler if batching == "own" else loader.sampler
 
 
-def _second(loader: Any, rest: _Rest) -> Any:
+def _second(loader: Any, rest: _Rest, deaf_to: Sequence[int]) -> Any:
     options = {name: getattr(loader, name) for name in _OPTIONS if hasattr(loader, name)}
+    if loader.num_workers:
+        options["worker_init_fn"] = stopping.deaf(loader.worker_init_fn, deaf_to)
     dataset = SeededDataset(loader.dataset) if loader.num_workers else loader.dataset
     chosen: dict[str, Any] = {"batch_sampler": rest}
     if loader.batch_sampler is None:

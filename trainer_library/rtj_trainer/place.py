@@ -10,7 +10,7 @@ its beginning draws at random is drawn from the states of the save.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from rtj_trainer import loaders, randomness
@@ -20,12 +20,12 @@ class Place:
     """`epoch` counts from 0; an epoch that is over counts as the one it stands in until the next
     one begins, so that what a script does between them belongs to the first."""
 
-    def __init__(self, loader: Any, *, rank: int, world: int) -> None:
+    def __init__(self, loader: Any, *, rank: int, world: int, deaf_to: Sequence[int] = ()) -> None:
         self._rank = rank
         self.position: loaders.Position = (
             loaders.NoPosition()
             if loader is None
-            else loaders.position_of(loader, rank=rank, world=world)
+            else loaders.position_of(loader, rank=rank, world=world, deaf_to=deaf_to)
         )
         self.epoch = 0
         self._samples_before = 0
@@ -129,4 +129,7 @@ class Place:
             inexact.append(f"the save has no random states of rank {self._rank}: it begins its own")
             randomness.begin_at(randomness.mixed(int(extras.get("step", 0)), self._rank))
             self._resumed_rng = randomness.taken()
+        each = extras.get("kept") or []
+        if each and self._rank >= len(each):
+            inexact.append(f"generators and Kept of rank {self._rank} begin as those of rank 0")
         return inexact

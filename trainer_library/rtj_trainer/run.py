@@ -16,15 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from rtj_trainer import (
-    contract,
-    elastic,
-    learning_rates,
-    registered,
-    restoring,
-    stopping,
-    telling,
-)
+from rtj_trainer import contract, elastic, learning_rates, registered, restoring, stopping, telling
 from rtj_trainer.imported import torch_or_none
 from rtj_trainer.keeping import Keeper
 from rtj_trainer.place import Place
@@ -90,14 +82,15 @@ class Run:
         self._ranks = Ranks()
         self.rank, self.world = self._ranks.rank, self._ranks.world
         self.directory = Path(directory or self._told.directory or "checkpoints").absolute()
-        self._place = Place(loader, rank=self.rank, world=self.world)
+        self._signals = stopping.Signals(signals)
+        deaf_to = self._signals.heard
+        self._place = Place(loader, rank=self.rank, world=self.world, deaf_to=deaf_to)
         batch = getattr(loader, "batch_size", None)
         parts = accumulation or self._told.accumulation or 1
         size = elastic.Size(self.world, batch if isinstance(batch, int) else 1, parts)
         self._size = GangSize(size, policy=lr_policy, things=self._things)
         self._every, self._seconds = every, seconds
         self._exits = on_stop == "exit"
-        self._signals = stopping.Signals(signals)
         self._keeper = Keeper(self.directory, ranks=self._ranks, keep=keep, trusted=trusted)
         self._trusted = trusted
         progress = self._told.progress_file if contract.is_first_of_machine() else None
@@ -194,6 +187,7 @@ class Run:
         all, after which the run is finished (see `finish`)."""
         if not self._is_restored:
             raise RuntimeError("call run.restore() before run.batches()")
+        self._signals.listen()
         while not self._is_reached(epochs, steps):
             for batch in self._place.rest_of_epoch():
                 yield batch
@@ -256,14 +250,12 @@ class Run:
 
     def save(self) -> None:
         """Begins a save of this moment, on every rank; `step` calls it when one is due."""
+        before = self._place.samples_before_epoch()
         all_: dict[str, Any] = {
             "step": self.steps_done,
             **self._place.shared_state(),
             "torch_version": str(getattr(torch_or_none(), "__version__", "")),
-            "rtj_trainer": {
-                "samples_before": self._place.samples_before_epoch(),
-                **self._size.state(),
-            },
+            "rtj_trainer": {"samples_before": before, **self._size.state()},
         }
         if self._steps.loss is not None:
             all_["loss"] = self._steps.loss
@@ -273,12 +265,19 @@ class Run:
         self._saved_at = time.monotonic()
 
     def finish(self) -> None:
-        """The run is finished: its last step is saved, and everything is on the disk."""
+        """The run is finished: its last step is saved, and everything is on the disk. Where it
+        cannot be saved `.rtj_trainer/ended.json` says so, and under a supervisor, to whom code 0
+        means the end of training, the process ends with 1 (raises `Stopped`)."""
         self._ranks.heard()
-        self._save_for_good()
+        is_saved = self._save_for_good()
+        self._end("finished", reason="", is_saved=is_saved)
+        self._signals.release()
+        if not is_saved and self._told.attempt is not None:
+            raise stopping.Stopped(1)
+
+    def _end(self, how: str, *, reason: str, is_saved: bool) -> None:
         if self.rank == 0:
-            self._lines.ended("finished", step=self.steps_done, reason="")
-            log.info("finished at step %d", self.steps_done)
+            self._lines.ended(how, step=self.steps_done, reason=reason, is_saved=is_saved)
 
     def _save_for_good(self) -> bool:
         """The newest step is on the disk; what fails is tried once more."""
@@ -291,10 +290,7 @@ class Run:
     def _stop(self, reason: str) -> None:
         self.stopped = reason
         is_saved = self._save_for_good()
-        if self.rank == 0:
-            self._lines.ended("stopped", step=self.steps_done, reason=reason)
-            said = "saved" if is_saved else "NOT saved"
-            log.info("stopped at step %d, as asked (%s), %s", self.steps_done, reason, said)
+        self._end("stopped", reason=reason, is_saved=is_saved)
+        stopping.wait_to_be_asked(self._told, self._signals)
         if self._exits:
-            stopping.wait_to_be_asked(self._told, self._signals)
             raise stopping.Stopped(0 if is_saved else 1)

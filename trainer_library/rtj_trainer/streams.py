@@ -9,10 +9,10 @@ loading is.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from rtj_trainer import randomness
+from rtj_trainer import randomness, stopping
 from rtj_trainer.imported import imported
 from rtj_trainer.loaders import OwnRandomness, generators_of, length_of, tell_epoch
 
@@ -20,11 +20,11 @@ from rtj_trainer.loaders import OwnRandomness, generators_of, length_of, tell_ep
 class StreamPosition:
     """Brought back by taking the first `taken` batches once more."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, *, deaf_to: Sequence[int] = ()) -> None:
         data = imported("torch.utils.data")
         self._is_loader = data is not None and isinstance(loader, data.DataLoader)
         self._workers = loader.num_workers if self._is_loader else 0
-        self._loader = _without_lasting_workers(loader) if self._workers else loader
+        self._loader = _with_workers_of_an_epoch(loader, deaf_to) if self._workers else loader
         self.taken = 0
         self._began: Mapping[str, Any] = {}
         self._generators, others = generators_of(self._loader)
@@ -147,15 +147,16 @@ class StatefulDatasetPosition:
         return length_of(self._loader)
 
 
-def _without_lasting_workers(loader: Any) -> Any:
-    """Workers that outlive an epoch go on with their random states, which nobody can read.
-
-    A copy of any class of loader, with its samplers; a DataLoader refuses the assignment itself.
-    """
-    if not loader.persistent_workers:
-        return loader
+def _with_workers_of_an_epoch(loader: Any, deaf_to: Sequence[int]) -> Any:
+    """A copy, of any class and with its samplers: workers that outlive an epoch go on with their
+    random states, which nobody can read."""
     alike = copy.copy(loader)
-    alike.__dict__.update(persistent_workers=False, _iterator=None)
+    # A DataLoader refuses these assignments after it was made.
+    alike.__dict__.update(
+        persistent_workers=False,
+        _iterator=None,
+        worker_init_fn=stopping.deaf(loader.worker_init_fn, deaf_to),
+    )
     return alike
 
 

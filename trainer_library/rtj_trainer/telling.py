@@ -61,9 +61,15 @@ class Told:
                     continue  # the line that a kill cut off
         return found
 
-    def ended(self, how: str, *, step: int, reason: str) -> None:
+    def ended(self, how: str, *, step: int, reason: str, is_saved: bool) -> None:
         """`finished` or `stopped`, for whoever starts the script again by hand."""
-        text = json.dumps({"ended": how, "step": step, "reason": reason})
+        text = json.dumps({"ended": how, "step": step, "reason": reason, "saved": is_saved})
+        asked = f", as asked ({reason})" if reason else ""
+        if is_saved:
+            log.info("%s at step %d%s, saved", how, step, asked)
+        else:
+            advice = "what is on the disk is an older step: make room, and start it again"
+            log.error("%s at step %d%s, NOT saved; %s", how, step, asked, advice)
         self._whole(self._record.with_name("ended.json"), text)
 
     def begun(self) -> None:

@@ -71,8 +71,12 @@ def test_where_no_save_is_whole_nobody_begins_at_0(tmp_path: Path) -> None:
     assert "allow_scratch=True" in err
 
 
-def test_a_save_that_fails_is_told_and_training_goes_on(tmp_path: Path) -> None:
-    """No file may be larger than 20 kB: as a full disk, but of this process alone."""
+@pytest.mark.parametrize("told", [{}, {"RTJ_ATTEMPT": "1"}], ids=["alone", "supervised"])
+def test_a_save_that_fails_is_told_and_training_goes_on(
+    tmp_path: Path, told: dict[str, str]
+) -> None:
+    """No file may be larger than 20 kB: as a full disk, but of this process alone. To a supervisor
+    code 0 would mean that what it cannot find was done."""
     place = tmp_path / "saves"
     words = [str(trainer_python()), str(exact.TOY), "--steps", "10", "--every", "5"]
     done = subprocess.run(
@@ -80,12 +84,15 @@ def test_a_save_that_fails_is_told_and_training_goes_on(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=exact.SECONDS,
-        env=exact.environment(RTJ_CHECKPOINT_DIR=str(place)),
+        env=exact.environment(RTJ_CHECKPOINT_DIR=str(place), **told),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (1 if told else 0), done.stderr
     assert "step 5 was NOT saved (OSError" in done.stderr
-    assert "after 10, 0 saves" in done.stdout
+    assert "finished at step 10, NOT saved" in done.stderr
+    assert ("after 10, 0 saves" in done.stdout) is (not told)
+    said = json.loads((place / ".rtj_trainer" / "ended.json").read_text())
+    assert (said["ended"], said["saved"]) == ("finished", False)
     assert [path.name for path in place.iterdir()] == [".rtj_trainer"], "nothing half written"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -51,6 +52,23 @@ def test_a_signal_ends_it_with_0_and_the_next_start_goes_on_from_that_very_step(
     assert how_it_ended(place) == ("finished", 60)
     code, alone, err = exact.ended(exact.started(other, "--steps", 60))
     assert exact.last(alone, "weights").split()[1] == exact.last(out, "weights").split()[1]
+
+
+def test_a_signal_to_the_whole_group_leaves_the_loaders_workers_to_the_last_step(
+    tmp_path: Path,
+) -> None:
+    """As `kill -- -GROUP`, a shell or a batch system send it: without workers no step would end."""
+    place = tmp_path / "saves"
+    process = exact.started(place, "--steps", 400, "--workers", 2, *SLOW)
+    until_step(process, 2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) >= 2
+    for pid in (*map(int, children), process.pid):
+        os.kill(pid, signal.SIGTERM)
+    code, _, err = exact.ended(process)
+    assert code == 0, err
+    assert "as asked (SIGTERM), saved" in err
+    assert how_it_ended(place)[0] == "stopped"
 
 
 def test_an_agreed_stop_step_is_kept_to_the_step_by_every_rank(tmp_path: Path) -> None:

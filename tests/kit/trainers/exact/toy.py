@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--every", type=int)
     parser.add_argument("--step-seconds", type=float, default=0.0)
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--ranks-file", help="where ranks meet")
     parser.add_argument("--sharded", action="store_true")
     parser.add_argument("--without", default="", help="what is not registered")
@@ -56,7 +57,7 @@ def main() -> None:
     if world > 1:
         loader = DataLoader(data, args.batch, sampler=DistributedSampler(data, world, rank))
     else:
-        loader = DataLoader(data, args.batch, shuffle=True)
+        loader = DataLoader(data, args.batch, shuffle=True, num_workers=args.workers)
     torch.manual_seed(10 + rank)
     things = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
     things = {name: thing for name, thing in things.items() if name not in args.without.split(",")}
