@@ -45,18 +45,21 @@ def space(server: Kube) -> Iterator[Kube]:
 
 
 @pytest.fixture(scope="session")
-def refusal(space: Kube) -> Any:
+def refusal(space: Kube, server: Kube) -> Iterator[Any]:
     """`refusal(manifest)`: what kubectl says when it is applied, or "" when it is taken.
 
-    A dry run on the server: every rule is checked and nothing is stored.
+    A dry run on the server, in a namespace where nothing is ever stored: every rule is checked, as
+    for a job that is new.
     """
+    empty = server.make_namespace(f"dry-{uuid.uuid4().hex[:6]}")
 
     def applied(manifest: dict[str, Any]) -> str:
         arguments = ("apply", "--dry-run=server", "-f", "-")
         try:
-            space.run(*arguments, stdin=json.dumps(manifest))
+            empty.run(*arguments, stdin=json.dumps(manifest))
         except KubectlError as error:
             return str(error)
         return ""
 
-    return applied
+    yield applied
+    server.drop_namespace(empty.namespace)

@@ -170,8 +170,7 @@ REFUSED = [
 def test_it_may_do_what_it_needs_and_no_more(installed: Installed) -> None:
     for verb, resource in [*NEEDED, *CLUSTER_WIDE]:
         assert installed.may(verb, resource), f"{verb} {resource} is refused"
-    for verb in ("get", "list"):
-        assert installed.may(verb, "leases.coordination.k8s.io", namespace="kube-node-lease")
+    assert installed.may("list", "leases.coordination.k8s.io", namespace="kube-node-lease")
     assert installed.may("get", "namespaces", name="kube-system")
     for verb, resource in REFUSED:
         assert not installed.may(verb, resource), f"{verb} {resource} is allowed"
