@@ -13,6 +13,7 @@ of ranks. Every other sampler is the rank's own, and holds for the same number o
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,9 +152,14 @@ class MapPosition:
             return range(len(indices.data_source))
         if orders.is_permutation(indices):
             return orders.Permutation(orders.permuted(indices))
+        length = length_of(indices)
+        if length is None:
+            return indices
         # A list even where PyTorch would not make one: what a sampler draws at random is drawn
-        # here, before the trainer draws anything.
-        return list(indices) if length_of(indices) is not None else indices
+        # here, before the trainer draws anything. One that gives more than it says may be endless.
+        drawn = iter(indices)
+        order = list(itertools.islice(drawn, length + 1))
+        return order if len(order) <= length else itertools.chain(order, drawn)
 
     def _portions(self, order: Any) -> Iterator[Any]:
         with_seed = self._loader.num_workers > 0
@@ -168,7 +174,7 @@ class MapPosition:
         if self._batching == "plain":
             size, drop = self._loader.batch_size, self._loader.drop_last
             if not sharing.is_known_order(order):
-                order = list(_skipped(iter(order), cursor)) if cursor else order
+                order = _skipped(iter(order), cursor)
                 for indices in _batched(iter(order), size, drop):
                     cursor += len(indices)
                     yield cursor, indices

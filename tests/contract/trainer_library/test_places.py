@@ -21,4 +21,4 @@ def test_each_kind_of_loader_goes_on_from_a_save_at_any_place() -> None:
         env=exact.environment(),
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count(" ok\n") == 8
+    assert done.stdout.count(" ok\n") == 11

@@ -95,11 +95,15 @@ def test_a_signal_to_one_rank_stops_all_at_one_step(tmp_path: Path) -> None:
     assert how_it_ended(place) == ("stopped", int(steps[0]) + 1)
 
 
-def test_under_a_supervisor_a_rank_that_was_not_asked_waits_to_be_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_stop", ["exit", "return"])
+def test_under_a_supervisor_a_rank_that_was_not_asked_waits_to_be_asked(
+    tmp_path: Path, on_stop: str
+) -> None:
     """Code 0 of a rank that nobody asked would mean that training is done."""
     place = tmp_path / "saves"
     told = {"RTJ_STOP_FILE": str(tmp_path / "stop"), "RTJ_ATTEMPT": "1"}
-    ranks = exact.gang(place, "--steps", 400, *SLOW, world=2, **told)
+    words = ("--steps", 400, "--on-stop", on_stop, *SLOW)
+    ranks = exact.gang(place, *words, world=2, **told)
     until_step(ranks[1], 2)
     ranks[1].send_signal(signal.SIGTERM)
     code, _, err = exact.ended(ranks[1])

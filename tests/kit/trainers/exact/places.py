@@ -5,23 +5,38 @@ Run by an interpreter with torch: `python places.py`.
 
 from __future__ import annotations
 
+import itertools
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from rtj_trainer import Run
 from rtj_trainer.loaders import position_of
 from rtj_trainer.map_style import MapPosition
 from rtj_trainer.place import Place
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    get_worker_info,
+)
 from torch.utils.data.distributed import DistributedSampler
 
 
 class Noisy(Dataset):
+    name = ""
+    must_be_named = False
+
     def __len__(self) -> int:
         return 12
 
     def __getitem__(self, index: int) -> tuple[int, float]:
+        if self.must_be_named:
+            assert self.name == "of worker 0", self.name
         return index, random.random() + torch.rand(1).item()
 
 
@@ -38,6 +53,20 @@ class OtherLoader(DataLoader):
         super().__init__(
             dataset, 2, sampler=chosen, num_workers=1, persistent_workers=True, drop_last=True
         )
+
+
+class Endless:
+    def __len__(self) -> int:
+        return 6
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.cycle(range(6))
+
+
+def _named(worker: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.name = f"of worker {worker}"
 
 
 def plain(batch: Any) -> Any:
@@ -96,7 +125,49 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 
 
+def trained(directory: str, *totals: int) -> tuple[list[float], int]:
+    """The weights and the samples counted after so many epochs in all, each total a process."""
+    steps: list[int] = []
+    for total in totals:
+        torch.manual_seed(4)
+        random.seed(4)
+        model = torch.nn.Sequential(torch.nn.Linear(1, 3), torch.nn.Dropout(0.3))
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        loader = DataLoader(Noisy(), 5, shuffle=True)
+        run = Run(model=model, optimizer=optimizer, loader=loader, directory=directory)
+        run.restore()
+        for epoch in run.epochs(total):
+            if epoch == 1:
+                run.save()
+            for _, x in run.batches():
+                optimizer.zero_grad()
+                model(x.float()[:, None]).sum().backward()
+                optimizer.step()
+                run.step()
+        steps.append(run.steps_done)
+    assert steps == [3 * total for total in totals], steps
+    return model[0].weight.flatten().tolist(), run._place.samples
+
+
 def main() -> None:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        whole, more = trained(one, 4), trained(other, 1, 2, 4)
+        assert whole == more, (whole, more)
+        assert whole[1] == 48
+        print("more epochs than were asked for first ok")
+    named = Noisy()
+    named.must_be_named = True
+    workers = DataLoader(named, 5, num_workers=1, worker_init_fn=_named)
+    assert len(list(MapPosition(workers, rank=0, world=1).begin(epoch=0))) == 3
+    print("a dataset that a worker_init_fn changes ok")
+    endless = DataLoader(Noisy(), 4, sampler=Endless())
+    position = MapPosition(endless, rank=0, world=1)
+    given = position.begin(epoch=0)
+    assert [next(given)[0].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 0, 1]]
+    again_given = MapPosition(endless, rank=0, world=1).begin(epoch=0, resumed=position.state())
+    for left in (given, again_given):
+        assert [next(left)[0].tolist() for _ in range(2)] == [[2, 3, 4, 5], [0, 1, 2, 3]]
+    print("a sampler beyond its length ok")
     for name, make in MAKERS.items():
         whole = train(make, tops=(), cut=0)
         assert len({epoch for epoch, _, _ in whole}) == 3

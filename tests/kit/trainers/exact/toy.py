@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--sharded", action="store_true")
     parser.add_argument("--without", default="", help="what is not registered")
     parser.add_argument("--lr-policy", default="none")
+    parser.add_argument("--on-stop", default="exit")
     parser.add_argument("--die-at", type=int, nargs="*", default=[], help="steps; once each")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -59,12 +60,15 @@ def main() -> None:
     else:
         loader = DataLoader(data, args.batch, shuffle=True, num_workers=args.workers)
     torch.manual_seed(10 + rank)
-    things = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+    noise = torch.Generator().manual_seed(20 + rank)
+    things = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "noise": noise}
     things = {name: thing for name, thing in things.items() if name not in args.without.split(",")}
-    run = Run(**things, loader=loader, every=args.every, lr_policy=args.lr_policy)
+    said = {"every": args.every, "lr_policy": args.lr_policy, "on_stop": args.on_stop}
+    run = Run(**things, loader=loader, **said)
     restored = run.restore()
     print(f"from {restored.step} with {run.accumulation}", flush=True)
     for indices, x, y in run.batches(steps=args.steps):
+        x = x + 0.1 * torch.randn(x.shape, generator=noise)
         loss = nn.functional.mse_loss(model(x), y) / run.accumulation
         loss.backward()
         print(f"took {run.epoch} {indices.tolist()}", flush=True)
