@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,22 +45,25 @@ def space(server: Kube) -> Iterator[Kube]:
     server.drop_namespace(name)
 
 
+def _refused(there: Kube, manifest: dict[str, Any]) -> str:
+    """By a dry run on the server: every rule is checked and nothing is stored."""
+    try:
+        there.run("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+    except KubectlError as error:
+        return str(error)
+    return ""
+
+
 @pytest.fixture(scope="session")
 def refusal(space: Kube, server: Kube) -> Iterator[Any]:
-    """`refusal(manifest)`: what kubectl says when it is applied, or "" when it is taken.
-
-    A dry run on the server, in a namespace where nothing is ever stored: every rule is checked, as
-    for a job that is new.
-    """
+    """`refusal(manifest)`: what kubectl says when it is applied, or "" when it is taken; of a job
+    that is new, in a namespace where nothing is ever stored."""
     empty = server.make_namespace(f"dry-{uuid.uuid4().hex[:6]}")
-
-    def applied(manifest: dict[str, Any]) -> str:
-        arguments = ("apply", "--dry-run=server", "-f", "-")
-        try:
-            empty.run(*arguments, stdin=json.dumps(manifest))
-        except KubectlError as error:
-            return str(error)
-        return ""
-
-    yield applied
+    yield partial(_refused, empty)
     server.drop_namespace(empty.namespace)
+
+
+@pytest.fixture(scope="session")
+def refusal_of_change(space: Kube) -> Any:
+    """The same of a job that is there already, in `space`."""
+    return partial(_refused, space)

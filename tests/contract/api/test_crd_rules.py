@@ -163,10 +163,10 @@ def stored(space: Kube) -> dict[str, Any]:
 
 @pytest.mark.parametrize("rule", CHANGES)
 def test_what_a_run_is_bound_to_cannot_be_changed(
-    rule: str, stored: dict[str, Any], refusal: Refusal
+    rule: str, stored: dict[str, Any], refusal_of_change: Refusal
 ) -> None:
     change, says = CHANGES[rule]
-    said = refusal(overlaid(stored, {"spec": change}))
+    said = refusal_of_change(overlaid(stored, {"spec": change}))
     assert says in said
     assert "it goes on from the newest save" in said
 
@@ -188,5 +188,7 @@ def test_what_a_run_is_bound_to_cannot_be_taken_away(
 
 
 @pytest.mark.parametrize("what", ALLOWED_CHANGES)
-def test_the_rest_can_be_changed(what: str, stored: dict[str, Any], refusal: Refusal) -> None:
-    assert refusal(overlaid(stored, {"spec": deepcopy(ALLOWED_CHANGES[what])})) == ""
+def test_the_rest_can_be_changed(
+    what: str, stored: dict[str, Any], refusal_of_change: Refusal
+) -> None:
+    assert refusal_of_change(overlaid(stored, {"spec": deepcopy(ALLOWED_CHANGES[what])})) == ""
