@@ -62,4 +62,5 @@ def test_a_stop_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", sorted(LIBRARY.glob("*.py")), ids=lambda path: path.name)
 def test_it_can_be_read_by_python_3_9(module: Path) -> None:
-    ast.parse(module.read_text(), feature_version=(3, 9))
+    tree = ast.parse(module.read_text(), feature_version=(3, 9))
+    assert ast.get_docstring(tree), f"{module.name} does not say why it exists"
