@@ -216,3 +216,20 @@ def durations(words: Words, expression: str, *, position: models.GridPos) -> hea
         )
     )
     return panel
+
+
+def merged() -> models.DataTransformerConfig:
+    """The answers of several queries as the columns of one table."""
+    return models.DataTransformerConfig(id_val="merge", options={})
+
+
+def organized(order: Mapping[str, int], renamed: Mapping[str, str]) -> models.DataTransformerConfig:
+    """Its columns in that order and with these titles, without the time."""
+    return models.DataTransformerConfig(
+        id_val="organize",
+        options={
+            "excludeByName": {"Time": True},
+            "indexByName": order,
+            "renameByName": renamed,
+        },
+    )

@@ -12,7 +12,7 @@ from frame import MARK_STEP, Mark
 from grafana_foundation_sdk.builders import barchart, common
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
-from panels import Words, at, fixed, lines, number, target, timeline, worded
+from panels import Words, at, fixed, lines, merged, number, organized, target, timeline, worded
 from promql import (
     BUCKETS,
     SECONDS,
@@ -182,17 +182,8 @@ def goodput_waterfall(asked: Asked, *, y: int) -> barchart.Panel:
             .calcs([])
         )
         .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
-        .with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(
-            models.DataTransformerConfig(
-                id_val="organize",
-                options={
-                    "excludeByName": {"Time": True},
-                    "indexByName": order,
-                    "renameByName": renamed,
-                },
-            )
-        )
+        .with_transformation(merged())
+        .with_transformation(organized(order, renamed))
         .with_transformation(
             models.DataTransformerConfig(id_val="sortBy", options={"sort": [{"field": "bar"}]})
         )

@@ -12,7 +12,7 @@ from typing import Any
 from grafana_foundation_sdk.builders import common, table
 from grafana_foundation_sdk.models import dashboard as models
 from links import job_of_row
-from panels import Words, target, worded
+from panels import Words, merged, organized, target, worded
 from promql import Asked
 
 
@@ -35,17 +35,8 @@ def jobs(asked: Asked, words: Words, columns: Sequence[Column], *, position: Any
         worded(table.Panel(), words, position)
         .min_width(80)
         .sort_by([common.TableSortByFieldState().display_name(columns[0].title).desc(True)])
-        .with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(
-            models.DataTransformerConfig(
-                id_val="organize",
-                options={
-                    "excludeByName": {"Time": True},
-                    "indexByName": order,
-                    "renameByName": {"namespace": "Namespace", "name": "Job"} | renamed,
-                },
-            )
-        )
+        .with_transformation(merged())
+        .with_transformation(organized(order, {"namespace": "Namespace", "name": "Job"} | renamed))
         .override_by_name("Job", [models.DynamicConfigValue(id_val="links", value=[job_of_row()])])
     )
     for column, ref in refs.items():
